@@ -1,0 +1,86 @@
+// A spec bound to one table: what start found in the catalog and froze. Stored as
+// crossfade.migration.binding.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "crossfade/core/catalog.hpp"
+#include "crossfade/core/identifier.hpp"
+#include "crossfade/core/ids.hpp"
+#include "crossfade/core/spec.hpp"
+#include "crossfade/core/state_store.hpp"
+
+namespace crossfade {
+
+// What the catalog proves about an expression.
+enum class Totality {
+  total,    // cannot fail on any value: no exception block, no try function
+  guarded,  // fails exactly outside a range that a comparison tests
+  partial,  // may fail
+};
+std::string_view to_text(Totality totality);
+
+// One input of an expression: a column of the table, or the migrated column itself on the side the expression
+// reads.
+struct ExpressionInput {
+  std::string column;  // the name that the expression uses
+  std::string type;    // with modifier
+  bool migrated = false;
+  int attnum = 0;  // of the old column when migrated and forward; 0 when migrated and backward
+  bool operator==(const ExpressionInput&) const = default;
+};
+
+// An expression bound as an SQL-body function of the columns that it reads, in schema crossfade.
+struct Expression {
+  std::string text;          // deparsed by PostgreSQL
+  std::string function;      // unqualified name in schema crossfade
+  std::string try_function;  // answers NULL or 'SQLSTATE message'; empty when total
+  std::vector<ExpressionInput> inputs;
+  Totality totality = Totality::partial;
+  std::string guard_low, guard_high;  // inclusive bounds of the one input, when guarded
+  bool derived = false;               // from a cast, not written by the user
+  bool strict = false;                // NULL exactly for NULL, proved
+  bool one_to_one = false;            // distinct inputs give distinct results, proved
+};
+
+struct ColumnBinding {
+  std::string name;
+  int old_attnum = 0;
+  std::string old_type, new_type;  // with modifier
+  std::string new_base_type;       // without
+  std::string shadow_name;         // of the new column before the switch
+  std::string retired_name;        // of the old column after the switch
+  bool not_null = false;           // the old column is NOT NULL: the new one becomes so
+  OnMisfit on_misfit = OnMisfit::null;
+  Expression forward;
+  std::optional<Expression> backward;  // absent: one-way without even an assignment cast back
+  bool one_way = false;
+};
+
+struct Binding {
+  ColumnBinding column;
+  KeyFacts key;
+};
+
+std::string to_json(const Binding& binding);
+Binding binding_from_json(const std::string& text);
+
+// The physical names of the two columns, which the switch exchanges.
+struct PhysicalNames {
+  std::string old_column, new_column;
+};
+PhysicalNames physical_names(const ColumnBinding& column, Phase phase);
+
+// A migration as its users need it: row, spec, binding and names, all from one read.
+struct Migration {
+  MigrationRow row;
+  Spec spec;
+  Binding binding;
+  PhysicalNames names;
+  GeneratedNames generated;
+};
+Migration migration_of(MigrationRow row);
+
+}  // namespace crossfade

@@ -1,0 +1,35 @@
+// The capture: shadow column, functions and triggers that keep both sides in step from the installing
+// transaction on. Every function here is pure: it composes statements that the caller runs under the table
+// lock, in one transaction with the phase row.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "crossfade/shadow/binding.hpp"
+
+namespace crossfade {
+
+// Adds the shadow column (nullable, no default), the note function and the forward capture.
+std::string install_forward_sql(const Migration& migration, const QualifiedName& table);
+// Removes triggers, functions and the shadow column. The table lock must be held: then no writer is between
+// the trigger and the column.
+std::string remove_forward_sql(const Migration& migration, const QualifiedName& table);
+
+// At the switch, after the names moved (Migration::names are those of Phase::switched): the backward
+// capture; remove_triggers_sql ran before. `default_new` is the default of the new column, if any, as SQL.
+std::string install_backward_sql(const Migration& switched, const QualifiedName& table,
+                                 const std::optional<std::string>& default_new);
+// At the switch back, after the names moved back.
+std::string reinstall_forward_sql(const Migration& compare, const QualifiedName& table);
+
+// Triggers and their function only: first in a switch, before the names move.
+std::string remove_triggers_sql(const Migration& migration, const QualifiedName& table);
+// Triggers and functions only, for the drop of the old column.
+std::string remove_capture_sql(const Migration& migration, const QualifiedName& table);
+
+// The bodies, for review and for tests.
+std::string forward_body(const Migration& migration);
+std::string backward_body(const Migration& switched, const std::optional<std::string>& default_new);
+
+}  // namespace crossfade

@@ -1,0 +1,35 @@
+// SQL over the key of a table: tuples, bounds and ranges. All ordering and comparing is PostgreSQL's, under
+// the index's own collation and column order; a key travels as one text[] and is typed in the server.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "crossfade/shadow/binding.hpp"
+
+namespace crossfade {
+
+// (t."a" COLLATE "s"."c", t."b"): row-wise comparable, index order.
+std::string key_tuple_sql(const KeyFacts& key, std::string_view alias);
+// t."a" COLLATE …, t."b": for ORDER BY.
+std::string key_order_sql(const KeyFacts& key, std::string_view alias);
+// ARRAY[t."a"::text, t."b"::text]: a Key as text[].
+std::string key_text_sql(const KeyFacts& key, std::string_view alias);
+// A text[] expression ("$3::text[]") as a typed tuple comparable with key_tuple_sql.
+std::string key_value_sql(const KeyFacts& key, std::string_view array);
+// low < key AND key <= high; an empty array expression leaves that side open. "true" when both are.
+std::string key_range_sql(const KeyFacts& key, std::string_view alias, std::string_view low,
+                          std::string_view high);
+// key = array.
+std::string key_equals_sql(const KeyFacts& key, std::string_view alias, std::string_view array);
+
+// The key of the n-th row of (low, high] in key order; nullopt when the range holds fewer than n rows.
+// A plain index read that locks nothing; the caller treats nullopt as "the rest of the range", never as
+// "empty".
+std::optional<Key> nth_key(SqlSession& session, const QualifiedName& table, const KeyFacts& key,
+                           const KeyRange& range, std::int64_t n);
+// The greatest key; nullopt for an empty table.
+std::optional<Key> greatest_key(SqlSession& session, const QualifiedName& table, const KeyFacts& key);
+std::string greatest_key_sql(const QualifiedName& table, const KeyFacts& key);
+
+}  // namespace crossfade

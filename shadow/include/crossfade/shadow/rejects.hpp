@@ -1,0 +1,44 @@
+// Rows that cannot be carried: rejects (forward, before the switch) and misfits (after it). Counted by query
+// against the data, never by a counter; the triggers' notes are hints that are resolved here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "crossfade/core/error.hpp"
+#include "crossfade/core/sql_session.hpp"
+#include "crossfade/shadow/binding.hpp"
+
+namespace crossfade {
+
+struct RejectRow {
+  Key key;
+  std::string sqlstate, message, at;
+};
+
+std::int64_t open_rejects(SqlSession& session, const MigrationId& id);
+std::vector<RejectRow> list_rejects(SqlSession& session, const MigrationId& id);
+std::int64_t open_misfits(SqlSession& session, const MigrationId& id);
+std::vector<RejectRow> list_misfits(SqlSession& session, const MigrationId& id);
+void record_reject(SqlSession& session, const MigrationId& id, const std::string& key, const Error& error);
+
+// Looks at the row behind every note and every open reject (forward) or misfit (backward): gone or fine
+// closes it, still failing keeps or opens it. Fine rows whose other side is stale are written, one per
+// transaction, under the fence
+// (`token` is the runner's). Returns how many stay open. Bounded: looks at no more than `most` rows per call;
+// `complete` tells whether it saw all.
+struct Resolution {
+  std::int64_t open = 0, closed = 0, written = 0;
+  bool complete = true;
+};
+// before_write is called once, before the first row is written.
+Resolution resolve_rejects(SqlSession& session, const Migration& migration, const QualifiedName& table,
+                           const Token& token, const std::function<void()>& before_write);
+Resolution resolve_misfits(SqlSession& session, const Migration& switched, const QualifiedName& table);
+
+// Notes that nobody has looked at yet, as a scalar SQL expression of type bigint for the switch block.
+std::string unresolved_notes_sql(const MigrationId& id, std::string_view direction);
+
+}  // namespace crossfade

@@ -1,0 +1,71 @@
+// The sweep: worker threads that take units and move them chunk by chunk to their bounds. Used by backfill
+// and replay.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "crossfade/core/cursor_cache.hpp"
+#include "crossfade/core/sql_session.hpp"
+#include "crossfade/core/tuning.hpp"
+#include "crossfade/shadow/binding.hpp"
+#include "crossfade/shadow/comparator.hpp"
+#include "crossfade/shadow/pace.hpp"
+
+namespace crossfade {
+
+// Why a slice ended.
+enum class SweepState {
+  working,    // the slice is over, units remain
+  at_bounds,  // every unit is at its bound and no leftover remains
+  held,       // the fence was empty: paused, superseded or another phase; read the migration row
+  stopped,    // `stop` was set
+};
+
+class SweepWorker;
+
+class Sweep {
+ public:
+  using Connect = std::function<SqlSession(const std::string& role)>;
+
+  // token: the runner's lease; what every chunk presents.
+  Sweep(Migration migration, QualifiedName table, Token token, PassRow pass, Connect connect,
+        CursorCache& cache);
+  ~Sweep();
+
+  // Runs `tuning.workers` threads until the slice is over. Sessions and units are kept between slices. An
+  // error of one worker stops the others and is thrown: too_many_rejects, rows_suppressed, connection_lost
+  // after five reconnects, or what PostgreSQL said. Transient errors are answered inside (smaller, careful,
+  // later).
+  SweepState run(const Tuning& tuning, std::chrono::milliseconds slice, const std::atomic<bool>& stop);
+
+  // Since construction, for progress lines.
+  std::int64_t rows_seen() const { return rows_seen_; }
+  std::int64_t rows_written() const { return rows_written_; }
+  // What the slowest worker waits for, empty when nothing.
+  std::string waiting_for() const;
+  const PassRow& pass() const { return pass_; }
+
+ private:
+  friend class SweepWorker;
+  Migration migration_;
+  QualifiedName table_;
+  Token token_;
+  PassRow pass_;
+  Connect connect_;
+  CursorCache& cache_;
+  std::mutex cache_mutex_;
+  Pace pace_;
+  std::vector<std::unique_ptr<SweepWorker>> workers_;
+  std::atomic<std::int64_t> rows_seen_{0}, rows_written_{0};
+  mutable std::mutex waiting_mutex_;
+  std::string waiting_for_;
+};
+
+}  // namespace crossfade

@@ -1,0 +1,53 @@
+// Twins: the successors of indexes and NOT NULL on the new column, built online in dual_write.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "crossfade/core/sql_session.hpp"
+#include "crossfade/shadow/binding.hpp"
+#include "crossfade/shadow/dependents.hpp"
+
+namespace crossfade {
+
+// Brings every twin into being, one bounded step per call; idempotent, restartable at any instruction.
+//
+// CREATE INDEX CONCURRENTLY runs outside a transaction. Its name is generated from the migration's id, so
+// that a leftover of a dead builder is recognised; an invalid one is dropped and built again only under SHARE
+// UPDATE EXCLUSIVE on the table, which a living builder conflicts with.
+class TwinBuilder {
+ public:
+  TwinBuilder(const Migration& migration, QualifiedName table, Ledger ledger);
+  // True when every twin is valid. Does one thing otherwise (drops a leftover, builds one index, adds or
+  // validates one check). Short locks are taken with lock_timeout; a miss throws an Error with
+  // is_lock_not_available().
+  bool step(SqlSession& session, std::chrono::milliseconds lock_timeout);
+  // What is missing, in words.
+  std::vector<std::string> missing(SqlSession& session) const;
+  // The NOT NULL of the new column was proved by a validated check, so that the switch needs no scan.
+  bool not_null_check_valid(SqlSession& session) const;
+
+ private:
+  Migration migration_;
+  QualifiedName table_;
+  Ledger ledger_;
+};
+
+// CREATE INDEX [CONCURRENTLY] of the twin of `index` on the new column, from catalog facts only.
+std::string create_twin_sql(SqlSession& session, const Migration& migration, const QualifiedName& table,
+                            const Dependent& index, bool concurrently);
+// Removes twins and checks: rollback of dual_write. Under the table lock.
+std::string drop_twins_sql(const Migration& migration, const QualifiedName& table, const Ledger& ledger);
+
+// A plain reading: settle_not_null has nothing left to do.
+bool not_null_is_settled(SqlSession& session, const Migration& migration, const std::string& column);
+
+// After a switch in either direction: NOT NULL that was carried as a NOT VALID check becomes real (VALIDATE,
+// SET NOT NULL without a scan, check dropped). `column` is the physical name. True when nothing is left to
+// do.
+bool settle_not_null(SqlSession& session, const Migration& migration, const QualifiedName& table,
+                     const std::string& column, std::chrono::milliseconds lock_timeout);
+
+}  // namespace crossfade

@@ -1,0 +1,30 @@
+// Units: independent slices of the table with their own bounds, watermark and lease. A pass is a set of units
+// whose bounds tile the keys up to the greatest one at its start.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "crossfade/core/sql_session.hpp"
+#include "crossfade/shadow/binding.hpp"
+#include "crossfade/shadow/comparator.hpp"
+
+namespace crossfade {
+
+// The running pass of `kind` (backfill or replay), or a new one whose units are planned in one transaction
+// with it. Bounds are quantiles of a page sample, ordered by PostgreSQL; `high` is the closed upper bound
+// (the greatest key at capture, or now for a replay). Without `high` (an empty table) the pass is born ended.
+PassRow open_sweep_pass(SqlSession& session, const Migration& migration, const QualifiedName& table,
+                        std::string_view kind, const std::optional<Key>& high);
+
+struct UnitTotals {
+  std::int64_t total = 0, done = 0, rows_read = 0, rows_written = 0, chunks = 0, leftovers = 0;
+};
+UnitTotals unit_totals(SqlSession& session, std::int64_t pass);
+
+// Ends the pass when every unit is at its bound and no leftover remains; sums the counters. False when it is
+// not over.
+bool end_sweep_pass(SqlSession& session, std::int64_t pass);
+
+}  // namespace crossfade

@@ -1,0 +1,135 @@
+#include "crossfade/shadow/binding.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "crossfade/core/error.hpp"
+
+namespace crossfade {
+
+using nlohmann::json;
+
+std::string_view to_text(Totality totality) {
+  switch (totality) {
+    case Totality::total:
+      return "total";
+    case Totality::guarded:
+      return "guarded";
+    case Totality::partial:
+      return "partial";
+  }
+  return "";
+}
+
+namespace {
+
+Totality totality_from(const std::string& text) {
+  if (text == "total") return Totality::total;
+  return text == "guarded" ? Totality::guarded : Totality::partial;
+}
+
+json expression_json(const Expression& e) {
+  json inputs = json::array();
+  for (const auto& i : e.inputs) {
+    inputs.push_back(
+        {{"column", i.column}, {"type", i.type}, {"migrated", i.migrated}, {"attnum", i.attnum}});
+  }
+  return {{"text", e.text},
+          {"function", e.function},
+          {"try_function", e.try_function},
+          {"inputs", inputs},
+          {"totality", to_text(e.totality)},
+          {"guard_low", e.guard_low},
+          {"guard_high", e.guard_high},
+          {"derived", e.derived},
+          {"strict", e.strict},
+          {"one_to_one", e.one_to_one}};
+}
+
+Expression expression_from(const json& j) {
+  Expression e;
+  e.text = j.at("text");
+  e.function = j.at("function");
+  e.try_function = j.at("try_function");
+  for (const auto& i : j.at("inputs")) {
+    e.inputs.push_back({i.at("column"), i.at("type"), i.at("migrated"), i.at("attnum")});
+  }
+  e.totality = totality_from(j.at("totality"));
+  e.guard_low = j.at("guard_low");
+  e.guard_high = j.at("guard_high");
+  e.derived = j.at("derived");
+  e.strict = j.at("strict");
+  e.one_to_one = j.at("one_to_one");
+  return e;
+}
+
+}  // namespace
+
+std::string to_json(const Binding& binding) {
+  const auto& c = binding.column;
+  json column = {{"name", c.name},
+                 {"old_attnum", c.old_attnum},
+                 {"old_type", c.old_type},
+                 {"new_type", c.new_type},
+                 {"new_base_type", c.new_base_type},
+                 {"shadow_name", c.shadow_name},
+                 {"retired_name", c.retired_name},
+                 {"not_null", c.not_null},
+                 {"on_misfit", c.on_misfit == OnMisfit::reject ? "reject" : "null"},
+                 {"forward", expression_json(c.forward)},
+                 {"backward", c.backward ? expression_json(*c.backward) : json()},
+                 {"one_way", c.one_way}};
+  json columns = json::array();
+  for (const auto& k : binding.key.columns) {
+    columns.push_back(
+        {{"attnum", k.attnum}, {"name", k.name}, {"type", k.type_text}, {"collation", k.collation}});
+  }
+  return json{{"column", column},
+              {"key",
+               {{"index", binding.key.index.value},
+                {"index_name", binding.key.index_name},
+                {"primary", binding.key.primary},
+                {"columns", columns}}}}
+      .dump();
+}
+
+Binding binding_from_json(const std::string& text) {
+  const auto j = json::parse(text);
+  Binding binding;
+  auto& c = binding.column;
+  const auto& column = j.at("column");
+  c.name = column.at("name");
+  c.old_attnum = column.at("old_attnum");
+  c.old_type = column.at("old_type");
+  c.new_type = column.at("new_type");
+  c.new_base_type = column.at("new_base_type");
+  c.shadow_name = column.at("shadow_name");
+  c.retired_name = column.at("retired_name");
+  c.not_null = column.at("not_null");
+  c.on_misfit = column.at("on_misfit") == "reject" ? OnMisfit::reject : OnMisfit::null;
+  c.forward = expression_from(column.at("forward"));
+  if (!column.at("backward").is_null()) c.backward = expression_from(column.at("backward"));
+  c.one_way = column.at("one_way");
+  const auto& key = j.at("key");
+  binding.key.index.value = key.at("index");
+  binding.key.index_name = key.at("index_name");
+  binding.key.primary = key.at("primary");
+  for (const auto& k : key.at("columns")) {
+    binding.key.columns.push_back({k.at("attnum"), k.at("name"), k.at("type"), k.at("collation")});
+  }
+  return binding;
+}
+
+PhysicalNames physical_names(const ColumnBinding& column, Phase phase) {
+  if (new_column_is_public(phase)) return {column.retired_name, column.name};
+  return {column.name, column.shadow_name};
+}
+
+Migration migration_of(MigrationRow row) {
+  auto spec = parse_spec(row.spec_text, row.name);
+  auto binding = binding_from_json(row.binding);
+  auto names = physical_names(binding.column, row.phase);
+  GeneratedNames generated(row.id);
+  return {std::move(row), std::move(spec), std::move(binding), std::move(names), std::move(generated)};
+}
+
+}  // namespace crossfade

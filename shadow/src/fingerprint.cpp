@@ -1,0 +1,83 @@
+#include "crossfade/shadow/fingerprint.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace crossfade {
+
+// Columns by value, not by xmin: SET NOT NULL of our own must not count, a change of type rewrites the table
+// and shows in its storage, and a column that was dropped and added again has another number.
+std::string fingerprint_sql(const Migration& m) {
+  // Columns that the expressions, the key and the two sides use, by number where known and by name for the
+  // new one.
+  std::set<int> attnums{m.binding.column.old_attnum};
+  const auto add = [&](const Expression& expression) {
+    for (const auto& input : expression.inputs) {
+      if (input.attnum != 0) attnums.insert(input.attnum);
+    }
+  };
+  add(m.binding.column.forward);
+  if (m.binding.column.backward) add(*m.binding.column.backward);
+  for (const auto& column : m.binding.key.columns) attnums.insert(column.attnum);
+  std::string numbers;
+  for (const int attnum : attnums) numbers += (numbers.empty() ? "" : ", ") + std::to_string(attnum);
+  const auto ours = quote_literal("%\\_" + m.row.id.short_hex());
+  return fmt::format(R"sql((
+WITH RECURSIVE ours AS (
+  SELECT p.oid FROM pg_catalog.pg_proc p
+  WHERE p.pronamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = 'crossfade')
+    AND p.proname LIKE {ours}),
+reached AS (
+  SELECT oid FROM ours
+  UNION SELECT d.refobjid FROM reached r JOIN pg_catalog.pg_depend d
+    ON d.classid = 'pg_catalog.pg_proc'::regclass AND d.objid = r.oid
+      AND d.refclassid = 'pg_catalog.pg_proc'::regclass),
+facts AS (
+  SELECT 'trigger ' || t.tgname AS what, t.oid::text || ':' || t.xmin::text AS mark
+    FROM pg_catalog.pg_trigger t WHERE t.tgrelid = {table} AND (t.tgtype & 1) = 1
+  UNION ALL SELECT 'function ' || p.oid::regprocedure::text, p.oid::text || ':' || p.xmin::text
+    FROM pg_catalog.pg_proc p JOIN reached USING (oid)
+  UNION ALL SELECT 'column number ' || a.attnum, 
+      concat_ws(':', a.attname, a.atttypid, a.atttypmod, a.attcollation, a.attgenerated, a.attidentity)
+    FROM pg_catalog.pg_attribute a WHERE a.attrelid = {table} AND NOT a.attisdropped
+      AND (a.attnum IN ({numbers}) OR a.attname IN ({shadow}, {retired}, {name}))
+  UNION ALL SELECT 'table storage', c.relfilenode::text || ':' || c.relkind::text || c.relpersistence::text
+      || c.relrowsecurity::text || c.relforcerowsecurity::text || c.relhasrules::text
+    FROM pg_catalog.pg_class c WHERE c.oid = {table}
+  UNION ALL SELECT 'rule ' || w.rulename, w.oid::text || ':' || w.xmin::text
+    FROM pg_catalog.pg_rewrite w WHERE w.ev_class = {table}
+  UNION ALL SELECT 'inheritance ' || i.inhrelid::regclass::text, i.inhparent::text || ':' || i.xmin::text
+    FROM pg_catalog.pg_inherits i WHERE {table} IN (i.inhrelid, i.inhparent))
+SELECT coalesce(jsonb_object_agg(what, mark), '{{}}') FROM facts))sql",
+                     fmt::arg("ours", ours), fmt::arg("table", fmt::format("{}::oid", m.row.table_oid.value)),
+                     fmt::arg("numbers", numbers),
+                     fmt::arg("shadow", quote_literal(m.binding.column.shadow_name)),
+                     fmt::arg("retired", quote_literal(m.binding.column.retired_name)),
+                     fmt::arg("name", quote_literal(m.binding.column.name)));
+}
+
+std::string read_fingerprint(SqlSession& session, const Migration& migration) {
+  return text_of(session.exec("SELECT " + fingerprint_sql(migration)).one("fingerprint")[0]);
+}
+
+std::vector<std::string> fingerprint_changes(const std::string& before, const std::string& after) {
+  std::vector<std::string> changes;
+  if (before == after) return changes;
+  const auto old_facts = before.empty() ? nlohmann::json::object() : nlohmann::json::parse(before);
+  const auto new_facts = after.empty() ? nlohmann::json::object() : nlohmann::json::parse(after);
+  for (const auto& [what, mark] : old_facts.items()) {
+    if (!new_facts.contains(what)) {
+      changes.push_back(what + " is gone");
+    } else if (new_facts.at(what) != mark) {
+      changes.push_back(what + " was changed");
+    }
+  }
+  for (const auto& [what, mark] : new_facts.items()) {
+    if (!old_facts.contains(what)) changes.push_back(what + " was added");
+  }
+  return changes;
+}
+
+}  // namespace crossfade

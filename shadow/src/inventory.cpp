@@ -1,0 +1,183 @@
+#include "inventory.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace crossfade {
+
+namespace {
+
+constexpr int kColumnListsInPublications = 150000, kNullsNotDistinct = 150000;
+
+// $1 table, $2 column, $3 suffix of our own names. pg_depend is the whole truth for objects; the other
+// catalogs are read too because whatever holds a column number of its own must be found even if a dependency
+// was never recorded (a whole-row variable records none: CHECK, and indexes on expressions, change their
+// meaning with a new column). {publications} stands in only where column lists exist.
+constexpr const char* kReferences = R"sql(
+WITH refs AS (
+  SELECT d.classid, d.objid, d.objsubid FROM pg_depend d
+  WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = $1::oid AND d.refobjsubid = $2::int
+  UNION SELECT 'pg_class'::regclass, i.indexrelid, 0 FROM pg_index i
+    WHERE i.indrelid = $1::oid AND ($2::int2 = ANY (i.indkey) OR i.indexprs::text ~ ':varattno 0 '
+                                    OR i.indpred::text ~ ':varattno 0 ')
+  UNION SELECT 'pg_constraint'::regclass, c.oid, 0 FROM pg_constraint c
+    WHERE (c.conrelid = $1::oid AND ($2::int2 = ANY (c.conkey) OR c.conbin::text ~ ':varattno 0 '))
+       OR (c.confrelid = $1::oid AND $2::int2 = ANY (c.confkey))
+  UNION SELECT 'pg_trigger'::regclass, t.oid, 0 FROM pg_trigger t
+    WHERE t.tgrelid = $1::oid AND $2::int2 = ANY (t.tgattr)
+  UNION SELECT 'pg_statistic_ext'::regclass, s.oid, 0 FROM pg_statistic_ext s
+    WHERE s.stxrelid = $1::oid AND $2::int2 = ANY (s.stxkeys)
+  UNION SELECT 'pg_class'::regclass, p.partrelid, 0 FROM pg_partitioned_table p
+    WHERE p.partrelid = $1::oid AND $2::int2 = ANY (p.partattrs){publications}),
+named AS (
+  SELECT r.*, coalesce(c.relname, k.conname, t.tgname)::text AS name, c.relkind::text AS relkind, k.contype,
+         t.tgisinternal, w.ev_class, w.rulename = '_RETURN' AS is_view, a.adnum, a.adrelid, k.conindid
+  FROM refs r
+  LEFT JOIN pg_class c ON r.classid = 'pg_class'::regclass AND c.oid = r.objid AND r.objsubid = 0
+  LEFT JOIN pg_constraint k ON r.classid = 'pg_constraint'::regclass AND k.oid = r.objid
+  LEFT JOIN pg_trigger t ON r.classid = 'pg_trigger'::regclass AND t.oid = r.objid
+  LEFT JOIN pg_rewrite w ON r.classid = 'pg_rewrite'::regclass AND w.oid = r.objid
+  LEFT JOIN pg_attrdef a ON r.classid = 'pg_attrdef'::regclass AND a.oid = r.objid),
+kinds AS (
+  SELECT n.*, CASE n.classid
+    WHEN 'pg_attrdef'::regclass THEN
+      CASE WHEN n.adnum <> $2::int2 OR n.adrelid <> $1::oid THEN 'generated_column'
+           WHEN EXISTS (SELECT 1 FROM pg_attribute b WHERE b.attrelid = n.adrelid AND b.attnum = n.adnum
+                        AND b.attgenerated <> '') THEN 'own_generation'
+           ELSE 'own_default' END
+    WHEN 'pg_constraint'::regclass THEN CASE WHEN n.contype = 'n' THEN 'not_null' ELSE 'constraint' END
+    WHEN 'pg_trigger'::regclass THEN 'trigger'
+    WHEN 'pg_rewrite'::regclass THEN CASE WHEN n.is_view THEN 'view' ELSE 'rule' END
+    WHEN 'pg_policy'::regclass THEN 'policy'
+    WHEN 'pg_statistic_ext'::regclass THEN 'statistics'
+    WHEN 'pg_proc'::regclass THEN 'function'
+    WHEN 'pg_publication_rel'::regclass THEN 'publication'
+    WHEN 'pg_class'::regclass THEN
+      CASE WHEN n.objid = $1::oid AND n.objsubid <> 0 THEN 'generated_column'
+           WHEN n.objid = $1::oid THEN 'partition_key'
+           WHEN n.relkind IN ('i', 'I') THEN 'index'
+           WHEN n.relkind = 'S' THEN 'sequence'
+           ELSE 'unknown' END
+    ELSE 'unknown' END AS kind
+  FROM named n
+  WHERE NOT coalesce(n.tgisinternal, false)
+    AND NOT coalesce(right(n.name, length($3)) = $3, false)
+    AND NOT (n.classid = 'pg_class'::regclass AND n.objsubid = 0 AND EXISTS (
+      SELECT 1 FROM pg_constraint k WHERE k.conindid = n.objid AND k.contype IN ('p', 'u', 'x'))))
+SELECT DISTINCT k.kind, k.objid,
+  CASE k.kind WHEN 'view' THEN (pg_identify_object('pg_class'::regclass, k.ev_class, 0)).identity
+    WHEN 'generated_column' THEN (pg_identify_object('pg_class'::regclass, $1::oid,
+                                                     coalesce(nullif(k.objsubid, 0), k.adnum))).identity
+    ELSE (pg_identify_object(k.classid, k.objid, k.objsubid)).identity END,
+  CASE k.kind WHEN 'view' THEN pg_describe_object('pg_class'::regclass, k.ev_class, 0)
+    WHEN 'generated_column' THEN 'generated ' || pg_describe_object('pg_class'::regclass, $1::oid,
+                                                                    coalesce(nullif(k.objsubid, 0), k.adnum))
+    WHEN 'partition_key' THEN 'the partition key of ' || pg_describe_object(k.classid, k.objid, 0)
+    ELSE pg_describe_object(k.classid, k.objid, k.objsubid) END
+FROM kinds k ORDER BY 1, 4)sql";
+
+constexpr const char* kPublications = R"sql(
+  UNION SELECT 'pg_publication_rel'::regclass, p.oid, 0 FROM pg_publication_rel p
+    WHERE p.prrelid = $1::oid AND $2::int2 = ANY (p.prattrs))sql";
+
+// $1 index. The reasons are those in which a twin made from columns, order and options alone would differ.
+constexpr const char* kIndex = R"sql(
+SELECT c.relname, i.indisunique, coalesce(s.spcname, ''), obj_description(i.indexrelid, 'pg_class'),
+  coalesce((SELECT string_agg(quote_ident(o.option_name) || '=' || quote_literal(o.option_value), ', ')
+            FROM pg_options_to_table(c.reloptions) o), ''),
+  concat_ws(', ',
+    CASE WHEN m.amname <> 'btree' THEN 'its access method is ' || m.amname END,
+    CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'it is not valid' END,
+    CASE WHEN i.indpred IS NOT NULL THEN 'it is partial' END,
+    CASE WHEN i.indexprs IS NOT NULL THEN 'it has an expression' END,
+    CASE WHEN i.indnatts <> i.indnkeyatts THEN 'it has INCLUDE columns' END,
+    CASE WHEN i.indisreplident THEN 'it is the replica identity' END,
+    CASE WHEN i.indisclustered THEN 'the table is clustered on it' END,
+    CASE WHEN i.indisprimary OR i.indisexclusion OR NOT i.indimmediate THEN 'it backs a constraint' END,
+    CASE WHEN {nulls} THEN 'it is NULLS NOT DISTINCT' END,
+    CASE WHEN EXISTS (SELECT 1 FROM unnest(i.indclass::oid[]) l(oid) JOIN pg_opclass o ON o.oid = l.oid
+                      WHERE NOT o.opcdefault) THEN 'it has an operator class that is not the default' END,
+    CASE WHEN EXISTS (SELECT 1 FROM generate_series(0, i.indnkeyatts - 1) p
+                      JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[p]
+                      WHERE a.attcollation <> i.indcollation[p]) THEN 'it has a collation of its own' END,
+    CASE WHEN EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = i.indexrelid
+                      AND a.attoptions IS NOT NULL)
+      THEN 'a column of it has options' END,
+    CASE WHEN EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
+                      AND d.objid = i.indexrelid
+                      AND d.refclassid = 'pg_extension'::regclass) THEN 'it depends on an extension' END)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
+LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
+WHERE i.indexrelid = $1::oid)sql";
+
+constexpr const char* kIndexColumns = R"sql(
+SELECT i.indkey[p], (i.indoption[p] & 1) <> 0, (i.indoption[p] & 2) <> 0
+FROM pg_index i, generate_series(0, i.indnkeyatts - 1) p WHERE i.indexrelid = $1::oid ORDER BY p)sql";
+
+ReferenceKind kind_of(const std::string& word) {
+  static const std::map<std::string, ReferenceKind> kinds{
+      {"own_default", ReferenceKind::own_default},
+      {"not_null", ReferenceKind::not_null},
+      {"index", ReferenceKind::index},
+      {"constraint", ReferenceKind::constraint},
+      {"trigger", ReferenceKind::trigger},
+      {"view", ReferenceKind::view},
+      {"rule", ReferenceKind::rule},
+      {"policy", ReferenceKind::policy},
+      {"statistics", ReferenceKind::statistics},
+      {"function", ReferenceKind::function},
+      {"generated_column", ReferenceKind::generated_column},
+      {"own_generation", ReferenceKind::own_generation},
+      {"sequence", ReferenceKind::sequence},
+      {"publication", ReferenceKind::publication},
+      {"partition_key", ReferenceKind::partition_key}};
+  const auto found = kinds.find(word);
+  return found == kinds.end() ? ReferenceKind::unknown : found->second;
+}
+
+std::string replaced(std::string text, std::string_view mark, std::string_view with) {
+  const auto at = text.find(mark);
+  return text.replace(at, mark.size(), with);
+}
+
+}  // namespace
+
+std::vector<Reference> read_references(SqlSession& session, Oid table, int attnum,
+                                       const std::string& suffix) {
+  const bool lists = session.identity().version_num >= kColumnListsInPublications;
+  const auto found = session.exec(replaced(kReferences, "{publications}", lists ? kPublications : ""),
+                                  {std::to_string(table.value), std::to_string(attnum), suffix});
+  std::vector<Reference> references;
+  for (const auto& row : found.rows) {
+    references.push_back({kind_of(text_of(row[0])), static_cast<std::uint32_t>(int_of(row[1])),
+                          row[2].value_or(row[3].value_or("")),
+                          row[3].value_or(row[2].value_or("an object"))});
+  }
+  return references;
+}
+
+std::string read_index(SqlSession& session, std::uint32_t oid, Dependent& index) {
+  const bool nulls = session.identity().version_num >= kNullsNotDistinct;
+  const SqlParams params{std::to_string(oid)};
+  const auto found =
+      session.exec(replaced(kIndex, "{nulls}", nulls ? "i.indnullsnotdistinct" : "false"), params);
+  const auto& row = found.one("index");
+  index.kind = DependentKind::index;
+  index.index_oid = oid;
+  index.name = text_of(row[0]);
+  index.unique = bool_of(row[1]);
+  index.tablespace = text_of(row[2]);
+  index.old_sql = row[3];
+  index.storage_options = text_of(row[4]);
+  for (const auto& column : session.exec(kIndexColumns, params).rows) {
+    index.columns.push_back({static_cast<int>(int_of(column[0])), bool_of(column[1]), bool_of(column[2])});
+  }
+  return text_of(row[5]);
+}
+
+std::string own_suffix(const ColumnBinding& column) {
+  return column.shadow_name.substr(column.shadow_name.rfind('_'));
+}
+
+}  // namespace crossfade

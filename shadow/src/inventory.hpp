@@ -1,0 +1,51 @@
+// What refers to one column, as the catalog tells it: every row of pg_depend and of the catalogs that hold
+// column numbers, classified but not judged.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "crossfade/core/catalog.hpp"
+#include "crossfade/core/sql_session.hpp"
+#include "crossfade/shadow/dependents.hpp"
+
+namespace crossfade {
+
+enum class ReferenceKind {
+  own_default,  // the default of the column, carried by value
+  not_null,     // where NOT NULL is a constraint of its own (PostgreSQL 18)
+  index,        // one that backs no constraint
+  constraint,   // check, unique, primary key, foreign key in either direction, exclusion
+  trigger,      // column list or WHEN
+  view,         // also materialised
+  rule,
+  policy,
+  statistics,
+  function,  // with an SQL body
+  generated_column,
+  own_generation,  // the column is itself generated
+  sequence,        // owned, or of an identity
+  publication,     // column list or row filter
+  partition_key,
+  unknown,  // refused like the rest: what is not recognised is not ignored
+};
+
+struct Reference {
+  ReferenceKind kind = ReferenceKind::unknown;
+  std::uint32_t oid = 0;
+  std::string identity;     // as SQL shows it, schema-qualified
+  std::string description;  // as PostgreSQL describes it, with its kind
+};
+
+// Objects whose names end in `own_suffix` belong to the migration and are left out.
+std::vector<Reference> read_references(SqlSession& session, Oid table, int attnum,
+                                       const std::string& own_suffix);
+
+// What an index has that its twin would not; empty when it is carried, and `index` is filled in then.
+std::string read_index(SqlSession& session, std::uint32_t oid, Dependent& index);
+
+// "_" and the id's digits, which end the name of every object of the migration.
+std::string own_suffix(const ColumnBinding& column);
+
+}  // namespace crossfade

@@ -1,0 +1,235 @@
+#include "crossfade/shadow/rejects.hpp"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "crossfade/core/error.hpp"
+#include "crossfade/shadow/key_sql.hpp"
+#include "crossfade/shadow/transform.hpp"
+#include "sweep_sql.hpp"
+
+namespace crossfade {
+
+namespace {
+
+std::int64_t count_open(SqlSession& session, const MigrationId& id, std::string_view table) {
+  return int_of(
+      session
+          .exec(fmt::format("SELECT count(*) FROM crossfade.{} WHERE migration_id = $1 AND state = 'open'",
+                            table),
+                {id.text})
+          .one("count")[0]);
+}
+
+std::vector<RejectRow> list_open(SqlSession& session, const MigrationId& id, std::string_view table) {
+  std::vector<RejectRow> rows;
+  for (const auto& row :
+       session
+           .exec(fmt::format("SELECT key, sqlstate, message, at FROM crossfade.{}"
+                             " WHERE migration_id = $1 AND state = 'open' ORDER BY at, key LIMIT 10000",
+                             table),
+                 {id.text})
+           .rows) {
+    rows.push_back({parse_key(text_of(row[0])), text_of(row[1]), text_of(row[2]), text_of(row[3])});
+  }
+  return rows;
+}
+
+struct Noted {
+  std::string key, sqlstate, message;
+  std::string notes;  // ids of the notes that this reading covers, as bigint[]
+};
+
+// Keys with an open row or an unread note, each once.
+std::vector<Noted> noted(SqlSession& session, const MigrationId& id, std::string_view table,
+                         std::string_view direction) {
+  std::vector<Noted> rows;
+  for (const auto& row :
+       session
+           .exec(fmt::format(
+                     "SELECT key, (array_agg(sqlstate ORDER BY o))[1], (array_agg(message ORDER BY o))[1],"
+                     " coalesce(array_agg(id) FILTER (WHERE id IS NOT NULL), '{{}}') FROM ("
+                     " SELECT key, sqlstate, message, 0 AS o, id FROM crossfade.reject_note"
+                     "  WHERE migration_id = $1 AND direction = $2"
+                     " UNION ALL SELECT key, sqlstate, message, 1, NULL FROM crossfade.{}"
+                     "  WHERE migration_id = $1 AND state = 'open') n GROUP BY key ORDER BY key",
+                     table),
+                 {id.text, std::string(direction)})
+           .rows) {
+    rows.push_back({text_of(row[0]), text_of(row[1]), text_of(row[2]), text_of(row[3])});
+  }
+  return rows;
+}
+
+// Exactly the notes that were read: one with a smaller number may commit later.
+void drop_notes(SqlSession& session, const std::string& notes) {
+  if (notes == "{}") return;
+  session.exec_prepared("DELETE FROM crossfade.reject_note WHERE id = ANY ($1::bigint[])", {notes});
+}
+
+void set_open(SqlSession& session, const MigrationId& id, std::string_view table, std::string_view direction,
+              const Noted& row) {
+  const bool misfit = table == "misfit";
+  SqlParams params{id.text, row.key, row.sqlstate, row.message};
+  if (misfit) params.push_back(std::string(direction));
+  session.exec_prepared(
+      fmt::format(
+          "INSERT INTO crossfade.{} (migration_id, key, sqlstate, message{}) VALUES ($1, $2::text[], $3,"
+          " left($4, 500){}) ON CONFLICT (migration_id, key) DO UPDATE SET sqlstate = excluded.sqlstate,"
+          " message = excluded.message, state = 'open', closed_at = NULL",
+          table, misfit ? ", direction" : "", misfit ? ", $5" : ""),
+      params);
+}
+
+void close(SqlSession& session, const MigrationId& id, std::string_view table, const std::string& key) {
+  session.exec_prepared(fmt::format("UPDATE crossfade.{} SET state = 'closed', closed_at = clock_timestamp()"
+                                    " WHERE migration_id = $1 AND key = $2::text[] AND state = 'open'",
+                                    table),
+                        {id.text, key});
+}
+
+std::pair<std::string, std::string> split_failure(const std::string& why) {
+  return {why.substr(0, 5), why.size() > 6 ? why.substr(6) : std::string()};
+}
+
+}  // namespace
+
+std::int64_t open_rejects(SqlSession& session, const MigrationId& id) {
+  return count_open(session, id, "reject");
+}
+std::int64_t open_misfits(SqlSession& session, const MigrationId& id) {
+  return count_open(session, id, "misfit");
+}
+std::vector<RejectRow> list_rejects(SqlSession& session, const MigrationId& id) {
+  return list_open(session, id, "reject");
+}
+std::vector<RejectRow> list_misfits(SqlSession& session, const MigrationId& id) {
+  return list_open(session, id, "misfit");
+}
+
+void record_reject(SqlSession& session, const MigrationId& id, const std::string& key, const Error& error) {
+  set_open(session, id, "reject", "forward", {key, error.sqlstate(), error.message(), "{}"});
+}
+
+namespace {
+
+// What the row behind a note is now: nullopt when it is gone.
+struct RowState {
+  std::string failure;  // empty when the expression works
+  bool stale = false;   // it works, and the other side is not its result
+};
+
+std::optional<RowState> row_state(SqlSession& session, const std::string& sql, const std::string& key) {
+  const auto found = session.exec_prepared(sql, {key});
+  if (found.empty()) return std::nullopt;
+  return RowState{text_of(found[0][0]), bool_of(found[0][1])};
+}
+
+std::string row_state_sql(const Migration& m, const QualifiedName& table) {
+  const auto& column = m.binding.column;
+  const auto failure = try_call_sql(column.forward, m.names, "t");
+  return fmt::format(
+      "SELECT coalesce({0}, ''), CASE WHEN {0} IS NULL THEN {1} ELSE false END FROM ONLY {2} t WHERE {3}",
+      failure,
+      differs_sql(column.new_type, "t." + quote_identifier(m.names.new_column),
+                  call_sql(column.forward, m.names, "t")),
+      table.sql(), key_equals_sql(m.binding.key, "t", "$1::text[]"));
+}
+
+// Row locks are waited for this long at most, while nothing is held.
+constexpr std::chrono::milliseconds kRowWait{250};
+
+}  // namespace
+
+Resolution resolve_rejects(SqlSession& session, const Migration& m, const QualifiedName& table,
+                           const Token& token, const std::function<void()>& before_write) {
+  Resolution resolution;
+  const auto state_sql = row_state_sql(m, table);
+  const auto write = write_row_sql(m, table);
+  bool told = false;
+  session.set_lock_timeout(kRowWait);
+  for (auto& row : noted(session, m.row.id, "reject", "forward")) {
+    const auto state = row_state(session, state_sql, row.key);
+    bool failing = state && !state->failure.empty();
+    if (failing) std::tie(row.sqlstate, row.message) = split_failure(state->failure);
+    if (state && state->stale) {
+      if (!told) before_write();
+      told = true;
+      try {
+        const auto written = session.exec_prepared(
+            write, {m.row.id.text, token.text, std::string(to_text(m.row.phase)), m.row.mark.text, row.key});
+        // Without the fence nothing was written: the row stays as it was, and so does its reject.
+        failing = !bool_of(written.one("row")[0]);
+        resolution.written += int_of(written[0][2]);
+      } catch (const Error& error) {
+        if (error.is_transient()) {
+          resolution.complete = false;
+          continue;
+        }
+        if (!error.is_data_error()) throw;
+        failing = true;
+        row.sqlstate = error.sqlstate();
+        row.message = error.message();
+      }
+    }
+    if (failing) {
+      set_open(session, m.row.id, "reject", "forward", row);
+    } else {
+      close(session, m.row.id, "reject", row.key);
+      ++resolution.closed;
+    }
+    drop_notes(session, row.notes);
+  }
+  session.set_lock_timeout(std::chrono::milliseconds(0));
+  resolution.open = open_rejects(session, m.row.id);
+  return resolution;
+}
+
+Resolution resolve_misfits(SqlSession& session, const Migration& m, const QualifiedName& table) {
+  Resolution resolution;
+  const auto& column = m.binding.column;
+  const auto fits = fmt::format(
+      "SELECT CASE WHEN CASE WHEN {fwd_fails} IS NULL THEN NOT {fwd_differs} ELSE false END THEN '' WHEN "
+      "{back_fails} IS NOT NULL THEN {back_fails}"
+      " WHEN {back_differs} THEN '22000 the old value is not what the way back gives' ELSE {inexact} END"
+      " FROM ONLY {table} t WHERE {equals}",
+      fmt::arg("fwd_fails", "(" + try_call_sql(column.forward, m.names, "t") + ")"),
+      fmt::arg("fwd_differs", differs_sql(column.new_type, "t." + quote_identifier(m.names.new_column),
+                                          call_sql(column.forward, m.names, "t"))),
+      fmt::arg("back_fails", column.backward ? "(" + try_call_sql(*column.backward, m.names, "t") + ")"
+                                             : std::string("'0A000 there is no way back for this value'")),
+      fmt::arg("back_differs", column.backward
+                                   ? differs_sql(column.old_type, "t." + quote_identifier(m.names.old_column),
+                                                 call_sql(*column.backward, m.names, "t"))
+                                   : std::string("false")),
+      // Neither side fails and the old value is what the way back gives, and yet forward does not lead to the
+      // new one.
+      fmt::arg("inexact", column.one_way || column.old_type == column.new_type
+                              ? "''"
+                              : "'22000 the old column cannot hold the value exactly'"),
+      fmt::arg("table", table.sql()), fmt::arg("equals", key_equals_sql(m.binding.key, "t", "$1::text[]")));
+  for (const auto* direction : {"backward", "forward"}) {
+    for (auto& row : noted(session, m.row.id, "misfit", direction)) {
+      const auto found = session.exec_prepared(fits, {row.key});
+      if (found.empty() || text_of(found[0][0]).empty()) {
+        close(session, m.row.id, "misfit", row.key);
+        ++resolution.closed;
+      } else {
+        std::tie(row.sqlstate, row.message) = split_failure(text_of(found[0][0]));
+        set_open(session, m.row.id, "misfit", direction, row);
+      }
+      drop_notes(session, row.notes);
+    }
+  }
+  resolution.open = open_misfits(session, m.row.id);
+  return resolution;
+}
+
+std::string unresolved_notes_sql(const MigrationId& id, std::string_view direction) {
+  return fmt::format(
+      "(SELECT count(*) FROM crossfade.reject_note n WHERE n.migration_id = {}::uuid AND n.direction = {})",
+      quote_literal(id.text), quote_literal(direction));
+}
+
+}  // namespace crossfade

@@ -1,0 +1,192 @@
+// The chunk: fence, unit, rows and watermark in one autocommit statement.
+//
+// Why a late chunk writes nothing. Every transition that ends or voids a sweep (switch, rollback, capture
+// removal) holds ACCESS EXCLUSIVE on the table in the transaction that changes phase or token. The chunk
+// takes ROW EXCLUSIVE when its statement is analysed, or re-acquires it before a cached plan is used, and
+// only then takes the snapshot in which it reads the migration row. So either the chunk's lock came first and
+// the transition waits for the chunk, or the transition came first and the chunk's snapshot shows another
+// phase or token: the fence is empty, EXISTS is a one-time filter, and nothing is written. The row is read
+// plainly: FOR SHARE would deadlock with a transition, which locks the migration row before the table.
+//
+// Why the unit cannot be advanced twice. The unit row is locked with its lease token and the watermark from
+// which this chunk began; a second execution (lost answer, replayed message, woken worker) finds another
+// watermark and writes nothing. Rows and watermark commit together or not at all, which is also why the
+// commit may be asynchronous: after a crash of the server both are gone together and the chunk is done again.
+//
+// Why a concurrent writer never loses. At READ COMMITTED a row that changed after the snapshot is locked,
+// re-read and re-tested: the new value is computed from the row as it is, in the server, never from something
+// read earlier. A version written after the capture came through the trigger and is already right.
+//
+// Why a deleted row stays deleted. There is no INSERT in it.
+#include "sweep_sql.hpp"
+
+#include <fmt/format.h>
+
+#include "crossfade/shadow/key_sql.hpp"
+#include "crossfade/shadow/transform.hpp"
+
+namespace crossfade {
+
+namespace {
+
+constexpr const char* kLow = "$9::text[]";
+constexpr const char* kHigh = "$10::text[]";
+
+// set_config(…, true) lasts for this statement's transaction only, so nothing leaks through a pooler.
+constexpr const char* kFence =
+    "fence AS MATERIALIZED ("
+    " SELECT set_config('crossfade.sweep', $4::text, true) AS mark,"
+    // For the functions of the user's triggers; our own names were resolved before it is set.
+    " set_config('search_path', coalesce(nullif(current_setting('crossfade.search_path', true), ''),"
+    " current_setting('search_path')), true) AS path, set_config('synchronous_commit', "
+    "{commit}, true)"
+    " AS asynchronous FROM crossfade.migration m"
+    " WHERE m.id = $1::uuid AND m.token = $2::uuid AND m.phase = $3::text AND m.status {status})";
+
+// A single row may be written in a settled or failed phase too (a retry, a repair); a paused one is left
+// alone.
+std::string fence(bool asynchronous, std::string_view status) {
+  return fmt::format(kFence, fmt::arg("commit", asynchronous ? "'off'" : "'on'"), fmt::arg("status", status));
+}
+
+struct Pieces {
+  std::string table, shadow, value, differs, range, key_text, failure;
+};
+
+Pieces pieces(const Migration& m, const QualifiedName& table, std::string_view low, std::string_view high) {
+  Pieces p;
+  p.table = table.sql();
+  p.shadow = quote_identifier(m.names.new_column);
+  p.value = call_sql(m.binding.column.forward, m.names, "t");
+  p.differs = differs_sql(m.binding.column.new_type, "t." + p.shadow, p.value);
+  p.range = key_range_sql(m.binding.key, "t", low, high);
+  p.key_text = key_text_sql(m.binding.key, "t");
+  p.failure = try_call_sql(m.binding.column.forward, m.names, "t");
+  return p;
+}
+
+constexpr const char* kTail =
+    "advanced AS ("
+    " UPDATE crossfade.unit u SET watermark = $10::text[], done = $11::boolean, chunks = u.chunks + 1,"
+    " rows_read = u.rows_read + (SELECT n FROM seen), rows_written = u.rows_written + (SELECT count(*) FROM "
+    "written),"
+    " lease_until = clock_timestamp() + interval '15 s'"
+    " WHERE u.pass_id = $5::bigint AND u.number = $6::integer AND EXISTS (SELECT FROM slot) RETURNING 1)"
+    " SELECT EXISTS (SELECT FROM fence WHERE mark IS NOT NULL), EXISTS (SELECT FROM slot), (SELECT n FROM "
+    "seen),"
+    " (SELECT needed FROM seen), (SELECT count(*) FROM written), {parked}, {rejected},"
+    " (SELECT count(*) FROM advanced), EXISTS (SELECT FROM calm)";
+
+constexpr const char* kSlot =
+    "slot AS MATERIALIZED ("
+    " SELECT u.number FROM crossfade.unit u WHERE u.pass_id = $5::bigint AND u.number = $6::integer"
+    " AND u.lease_token = $7::uuid AND u.watermark IS NOT DISTINCT FROM $8::text[]"
+    " AND EXISTS (SELECT FROM fence WHERE mark IS NOT NULL) AND EXISTS (SELECT FROM calm) FOR UPDATE)";
+
+// No lock of any session has been waited for longer than half of deadlock_timeout. Whoever waits longer may
+// be in a cycle that our next row lock would close, and may reach its deadlock check while we live. A younger
+// waiter reaches it only after statement_timeout (a quarter of deadlock_timeout) has ended us, and a waiter
+// checks once: so in a cycle of any length with a chunk nobody is ever chosen as victim. It is asked inside
+// the statement, before its first row lock, because a client may stall for any time between two statements.
+constexpr const char* kCalm =
+    "calm AS MATERIALIZED (SELECT WHERE NOT EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted"
+    " AND (l.waitstart IS NULL OR l.waitstart < clock_timestamp()"
+    " - current_setting('deadlock_timeout')::interval / 2)))";
+// The careful way waits for no row, so it closes no cycle.
+constexpr const char* kAlwaysCalm = "calm AS MATERIALIZED (SELECT)";
+
+}  // namespace
+
+std::string chunk_sql(const Migration& m, const QualifiedName& table, ChunkWay way, bool low_is_open) {
+  const auto p = pieces(m, table, low_is_open ? "" : kLow, kHigh);
+  // Names $9 even when the range does not use it, so that every variant has the same parameters.
+  const std::string range = p.range + (low_is_open ? fmt::format(" AND {} IS NULL", kLow) : "");
+  const bool tolerant = way == ChunkWay::tolerant;
+  // CASE fixes the order of evaluation: the expression is never called on a row on which it fails.
+  const std::string needs =
+      tolerant ? fmt::format("CASE WHEN {} IS NULL THEN {} ELSE false END", p.failure, p.differs) : p.differs;
+  std::string sql = "WITH " + fence(!tolerant, "= 'running'") + ", " +
+                    (way == ChunkWay::careful ? kAlwaysCalm : kCalm) + ", " + kSlot + ", ";
+  sql += fmt::format(
+      "seen AS MATERIALIZED (SELECT count(*) AS n, count(*) FILTER (WHERE {}) AS needed FROM ONLY {} t"
+      " WHERE {} AND EXISTS (SELECT FROM slot)), ",
+      needs, p.table, range);
+  std::string parked = "0", rejected = "0";
+  if (way == ChunkWay::careful) {
+    // A row that changed between the snapshot and its lock has a version that the trigger wrote: its ctid is
+    // not in our snapshot, the join misses it, and it needs nothing.
+    sql += fmt::format(
+        "free AS MATERIALIZED (SELECT t.ctid FROM ONLY {0} t WHERE {1} AND {2} AND EXISTS (SELECT FROM slot)"
+        " FOR NO KEY UPDATE SKIP LOCKED), "
+        "written AS (UPDATE ONLY {0} t SET {3} = {4} FROM free WHERE t.ctid = free.ctid RETURNING 1), "
+        "parked AS (INSERT INTO crossfade.leftover (pass_id, unit, key) SELECT $5::bigint, $6::integer, {5}"
+        " FROM ONLY {0} t WHERE {1} AND {2} AND EXISTS (SELECT FROM slot)"
+        " AND NOT EXISTS (SELECT FROM free WHERE free.ctid = t.ctid) ON CONFLICT DO NOTHING RETURNING 1), ",
+        p.table, range, needs, p.shadow, p.value, p.key_text);
+    parked = "(SELECT count(*) FROM parked)";
+  } else {
+    sql += fmt::format(
+        "written AS (UPDATE ONLY {} t SET {} = {} WHERE {} AND {} AND EXISTS (SELECT FROM slot) RETURNING "
+        "1), ",
+        p.table, p.shadow, p.value, range, needs);
+  }
+  if (tolerant) {
+    sql += fmt::format(
+        "rejected AS (INSERT INTO crossfade.reject (migration_id, key, sqlstate, message)"
+        " SELECT $1::uuid, b.key, left(b.why, 5), left(substr(b.why, 7), 500)"
+        " FROM (SELECT {} AS key, {} AS why FROM ONLY {} t WHERE {} AND EXISTS (SELECT FROM slot)) b"
+        " WHERE b.why IS NOT NULL ON CONFLICT (migration_id, key) DO UPDATE SET sqlstate = excluded.sqlstate,"
+        " message = excluded.message, state = 'open', at = clock_timestamp(), closed_at = NULL RETURNING "
+        "1), ",
+        p.key_text, p.failure, p.table, range);
+    rejected = "(SELECT count(*) FROM rejected)";
+  }
+  return sql + fmt::format(kTail, fmt::arg("parked", parked), fmt::arg("rejected", rejected));
+}
+
+std::string claim_unit_sql() {
+  // Started units first, so that leases are few and bounds are reached; the rest in an order that spreads
+  // writes.
+  return "WITH free AS (SELECT u.pass_id, u.number FROM crossfade.unit u WHERE u.pass_id = $1::bigint AND "
+         "NOT u.done"
+         " AND (u.lease_until IS NULL OR u.lease_until < clock_timestamp()"
+         "  OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = u.lease_pid"
+         "                 AND coalesce(a.backend_start, u.lease_backend_start) = u.lease_backend_start))"
+         " ORDER BY u.watermark IS NULL, hashint4(u.number) LIMIT 1 FOR UPDATE SKIP LOCKED)"
+         " UPDATE crossfade.unit u SET lease_token = gen_random_uuid(), lease_pid = pg_backend_pid(),"
+         " lease_backend_start = (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = "
+         "pg_backend_pid()),"
+         " lease_until = clock_timestamp() + interval '15 s' FROM free f"
+         " WHERE u.pass_id = f.pass_id AND u.number = f.number"
+         " RETURNING u.number, u.low, u.high, u.watermark, u.lease_token";
+}
+
+std::string write_row_sql(const Migration& m, const QualifiedName& table, RowOf row) {
+  const auto p = pieces(m, table, "", "");
+  const auto equals = key_equals_sql(m.binding.key, "t", "$5::text[]");
+  const std::string fenced = "EXISTS (SELECT FROM fence WHERE mark IS NOT NULL)";
+  std::string sql =
+      fmt::format("WITH {}, written AS (UPDATE ONLY {} t SET {} = {} WHERE {} AND {} AND {} RETURNING 1)",
+                  fence(false, "<> 'paused'"), p.table, p.shadow, p.value, equals, p.differs, fenced);
+  if (row == RowOf::leftover) {
+    // Counted with its unit in the same commit: "the replay wrote nothing" must not miss a parked row.
+    sql += fmt::format(
+        ", counted AS (UPDATE crossfade.unit u SET rows_written = u.rows_written + (SELECT count(*) FROM "
+        "written)"
+        " WHERE u.pass_id = $6::bigint AND u.number = $7::integer AND {0}),"
+        " taken AS (DELETE FROM crossfade.leftover l WHERE l.pass_id = $6::bigint AND l.key = $5::text[] AND "
+        "{0})",
+        fenced);
+  }
+  return sql +
+         fmt::format(" SELECT {}, (SELECT count(*) FROM ONLY {} t WHERE {}), (SELECT count(*) FROM written)",
+                     fenced, p.table, equals);
+}
+
+std::string differing_key_sql(const Migration& m, const QualifiedName& table, bool low_is_open) {
+  const auto p = pieces(m, table, low_is_open ? "" : "$1::text[]", "$2::text[]");
+  return fmt::format("SELECT {} FROM ONLY {} t WHERE {} AND {} AND ($1::text[] IS NULL OR true) LIMIT 1",
+                     p.key_text, p.table, p.range, p.differs);
+}
+
+}  // namespace crossfade

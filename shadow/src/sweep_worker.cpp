@@ -1,0 +1,321 @@
+#include "sweep_worker.hpp"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "crossfade/core/error.hpp"
+#include "crossfade/core/failpoint.hpp"
+#include "crossfade/core/log.hpp"
+#include "crossfade/shadow/key_sql.hpp"
+#include "crossfade/shadow/rejects.hpp"
+
+namespace crossfade {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr int kMostReconnects = 5;
+
+SqlValue nullable(const std::optional<Key>& key) { return key ? SqlValue(array_literal(*key)) : SqlValue(); }
+
+}  // namespace
+
+SweepWorker::SweepWorker(Sweep& sweep, int number) : sweep_(sweep), number_(number) {}
+SweepWorker::~SweepWorker() = default;
+
+void SweepWorker::open_session() {
+  session_.emplace(sweep_.connect_(fmt::format("worker-{}", number_)));
+  // PostgreSQL ends the life of whoever first waits for deadlock_timeout in a cycle. Ours is a quarter of
+  // that, so in a cycle with us everybody else is still short of it when we are gone.
+  const auto timeout =
+      int_of(session_->exec("SELECT setting FROM pg_settings WHERE name = 'deadlock_timeout'")
+                 .one("deadlock_timeout")[0]);
+  life_ = milliseconds(std::clamp<std::int64_t>(timeout / 4, 10, 1000));
+  session_->set_statement_timeout(life_);
+  session_->set_lock_timeout(milliseconds(0));
+  silence_user_triggers(*session_);
+}
+
+bool SweepWorker::claim() {
+  const auto claimed = session_->exec_prepared(claim_unit_sql(), {std::to_string(sweep_.pass_.id)});
+  if (claimed.empty()) return false;
+  const auto& row = claimed[0];
+  Unit unit;
+  unit.number = static_cast<int>(int_of(row[0]));
+  if (row[1]) unit.low = parse_key(*row[1]);
+  unit.high = parse_key(text_of(row[2]));
+  if (row[3]) unit.watermark = parse_key(*row[3]);
+  unit.lease = text_of(row[4]);
+  unit_ = std::move(unit);
+  return true;
+}
+
+SqlParams SweepWorker::chunk_params(const Key& upper, bool reaches_bound) const {
+  const auto& row = sweep_.migration_.row;
+  const auto& low = unit_->watermark ? unit_->watermark : unit_->low;
+  return {row.id.text,
+          sweep_.token_.text,
+          std::string(to_text(row.phase)),
+          row.mark.text,
+          std::to_string(sweep_.pass_.id),
+          std::to_string(unit_->number),
+          unit_->lease,
+          nullable(unit_->watermark),
+          nullable(low),
+          array_literal(upper),
+          std::string(reaches_bound ? "true" : "false")};
+}
+
+const std::string& SweepWorker::text(ChunkWay way, bool low_is_open) {
+  auto& text = texts_[static_cast<std::size_t>(way) * 2 + (low_is_open ? 1 : 0)];
+  if (text.empty()) text = chunk_sql(sweep_.migration_, sweep_.table_, way, low_is_open);
+  return text;
+}
+
+SweepWorker::Step SweepWorker::chunk(ChunkWay way, const Key& upper, bool reaches_bound) {
+  const bool low_is_open = !unit_->watermark && !unit_->low;
+  const auto began = Clock::now();
+  const auto result = session_->exec_prepared(text(way, low_is_open), chunk_params(upper, reaches_bound));
+  const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began);
+  failpoint::hit("chunk.after");
+  const auto& row = result.one("chunk");
+  if (!bool_of(row[0])) return Step::held;
+  if (!bool_of(row[8])) {
+    careful_next_ = true;
+    return Step::try_again;
+  }
+  if (!bool_of(row[1])) return Step::unit_lost;
+  const auto seen = int_of(row[2]), needed = int_of(row[3]), written = int_of(row[4]),
+             parked = int_of(row[5]);
+  const auto low = unit_->watermark ? unit_->watermark : unit_->low;
+  unit_->watermark = upper;
+  sweep_.rows_seen_ += seen;
+  rows_of_chunk_ = seen;
+  sweep_.rows_written_ += written;
+  transient_in_a_row_ = reconnects_ = 0;
+  if (way == ChunkWay::plain) size_.succeeded(seen, took, std::min(chunk_target_, life_ / 2));
+  careful_next_ = false;
+  {
+    const std::scoped_lock lock(sweep_.cache_mutex_);
+    sweep_.cache_.put_cursor(sweep_.migration_.row.id, std::to_string(sweep_.pass_.id), unit_->number,
+                             {sweep_.token_, array_literal(upper), seen});
+  }
+  if (int_of(row[6]) > 0) check_rejects();
+  if (way != ChunkWay::careful && parked == 0) check_suppressed(needed, written, low, upper);
+  if (!reaches_bound) return Step::advanced;
+  unit_.reset();
+  return Step::unit_done;
+}
+
+// Fewer rows written than needed it: a writer was faster (its trigger wrote them), or a user's trigger
+// swallows ours. Only a row that stays as it was although it is written to alone tells the second.
+void SweepWorker::check_suppressed(std::int64_t needed, std::int64_t written, const std::optional<Key>& low,
+                                   const Key& upper) {
+  if (written >= needed) return;
+  const auto differing = session_->exec(differing_key_sql(sweep_.migration_, sweep_.table_, !low),
+                                        {nullable(low), array_literal(upper)});
+  if (differing.empty()) return;
+  const auto key = text_of(differing[0][0]);
+  const auto& m = sweep_.migration_.row;
+  const auto alone =
+      session_->exec(write_row_sql(sweep_.migration_, sweep_.table_),
+                     {m.id.text, sweep_.token_.text, std::string(to_text(m.phase)), m.mark.text, key});
+  const auto& row = alone.one("row");
+  if (!bool_of(row[0]) || int_of(row[1]) == 0 || int_of(row[2]) > 0) return;
+  const auto still = session_->exec(differing_key_sql(sweep_.migration_, sweep_.table_, !low),
+                                    {nullable(low), array_literal(upper)});
+  if (still.empty() || text_of(still[0][0]) != key) return;
+  throw Error(ErrorCode::rows_suppressed,
+              fmt::format("rows of {} stay unwritten although they differ, for example key {}",
+                          sweep_.table_.display(), key),
+              "a BEFORE UPDATE trigger returns NULL for them; exempt crossfade's writes in its WHEN clause",
+              sweep_.table_.display());
+}
+
+void SweepWorker::check_rejects() {
+  const auto open = open_rejects(*session_, sweep_.migration_.row.id);
+  if (open <= max_rejects_) return;
+  throw Error(
+      ErrorCode::too_many_rejects,
+      fmt::format("{} rows of {} cannot be converted (max_rejects = {})", open, sweep_.table_.display(),
+                  max_rejects_),
+      fmt::format(
+          "see 'crossfade rejects {0}'; fix the rows and run 'crossfade rejects {0} --retry', or raise"
+          " the limit with 'crossfade tune {0} max_rejects=N'",
+          sweep_.migration_.row.name),
+      sweep_.table_.display());
+}
+
+SweepWorker::Step SweepWorker::on_transient(const Error& error, bool single_row) {
+  ++transient_in_a_row_;
+  size_.failed();
+  careful_next_ = true;
+  log::write(log::Level::info, "chunk_undone",
+             {{"unit", std::to_string(unit_->number)},
+              {"sqlstate", error.sqlstate()},
+              {"rows", std::to_string(size_.rows())},
+              {"in_a_row", std::to_string(transient_in_a_row_)}});
+  if (single_row || transient_in_a_row_ > 2) {
+    const std::scoped_lock lock(sweep_.waiting_mutex_);
+    sweep_.waiting_for_ =
+        fmt::format("unit {}: undone {} times by {}", unit_->number, transient_in_a_row_, error.sqlstate());
+  }
+  return Step::try_again;
+}
+
+SweepWorker::Step SweepWorker::on_data_error(const Error& error, const Key& upper, bool reaches_bound) {
+  if (!sweep_.migration_.binding.column.forward.try_function.empty()) {
+    try {
+      return chunk(ChunkWay::tolerant, upper, reaches_bound);
+    } catch (const Error& again) {
+      if (again.is_transient()) return on_transient(again, false);
+      if (!again.is_data_error()) throw;
+    }
+  }
+  // Not the expression: a trigger of the user's, or a domain. Halve down to the row.
+  if (size_.rows() > 1) {
+    size_.failed();
+    return Step::try_again;
+  }
+  return reject_one(error, upper, reaches_bound);
+}
+
+// The row and the watermark past it commit together.
+SweepWorker::Step SweepWorker::reject_one(const Error& error, const Key& upper, bool reaches_bound) {
+  const auto passed = session_->exec_prepared(
+      "WITH slot AS (UPDATE crossfade.unit u SET watermark = $4::text[], done = $5::boolean, chunks = "
+      "u.chunks + 1,"
+      " rows_read = u.rows_read + 1 WHERE u.pass_id = $1::bigint AND u.number = $2::integer"
+      " AND u.lease_token = $3::uuid AND u.watermark IS NOT DISTINCT FROM $6::text[] RETURNING 1)"
+      " INSERT INTO crossfade.reject (migration_id, key, sqlstate, message)"
+      " SELECT $7::uuid, $4::text[], $8, left($9, 500) FROM slot ON CONFLICT (migration_id, key) DO UPDATE"
+      " SET sqlstate = excluded.sqlstate, message = excluded.message, state = 'open', at = clock_timestamp(),"
+      " closed_at = NULL RETURNING 1",
+      {std::to_string(sweep_.pass_.id), std::to_string(unit_->number), unit_->lease, array_literal(upper),
+       std::string(reaches_bound ? "true" : "false"), nullable(unit_->watermark),
+       sweep_.migration_.row.id.text, error.sqlstate(), error.message()});
+  if (passed.empty()) return Step::unit_lost;
+  unit_->watermark = upper;
+  check_rejects();
+  if (!reaches_bound) return Step::advanced;
+  unit_.reset();
+  return Step::unit_done;
+}
+
+SweepWorker::Step SweepWorker::step() {
+  size_.cap(sweep_.pace_.chunk_cap());
+  const auto rows = size_.rows();
+  KeyRange range{unit_->watermark ? unit_->watermark : unit_->low, unit_->high};
+  failpoint::hit("chunk.before");
+  Key upper = unit_->high;
+  bool reaches_bound = true;
+  try {
+    if (const auto nth = nth_key(*session_, sweep_.table_, sweep_.migration_.binding.key, range, rows)) {
+      reaches_bound = *nth == unit_->high;
+      upper = *nth;
+    }
+    failpoint::hit("chunk.bounded");
+    return chunk(careful_next_ ? ChunkWay::careful : ChunkWay::plain, upper, reaches_bound);
+  } catch (const Error& error) {
+    if (error.is_transient()) return on_transient(error, rows == 1);
+    if (!error.is_data_error()) throw;
+    return on_data_error(error, upper, reaches_bound);
+  }
+}
+
+// What the careful way set aside: one row per transaction, waiting while holding nothing.
+SweepWorker::Step SweepWorker::drain_leftovers() {
+  const auto parked = session_->exec_prepared(
+      "SELECT key, unit FROM crossfade.leftover WHERE pass_id = $1::bigint ORDER BY parked_at LIMIT 20",
+      {std::to_string(sweep_.pass_.id)});
+  if (parked.empty()) return Step::nothing_left;
+  const auto write = write_row_sql(sweep_.migration_, sweep_.table_, RowOf::leftover);
+  const auto& m = sweep_.migration_.row;
+  Step step = Step::try_again;
+  for (const auto& row : parked.rows) {
+    if (stop_->load() || halt_->load()) break;
+    failpoint::hit("catch_up.before");
+    const auto key = text_of(row[0]);
+    try {
+      const auto result = session_->exec_prepared(
+          write, {m.id.text, sweep_.token_.text, std::string(to_text(m.phase)), m.mark.text, key,
+                  std::to_string(sweep_.pass_.id), text_of(row[1])});
+      if (!bool_of(result.one("row")[0])) return Step::held;
+      sweep_.rows_written_ += int_of(result[0][2]);
+    } catch (const Error& error) {
+      if (error.is_transient()) {
+        const std::scoped_lock lock(sweep_.waiting_mutex_);
+        sweep_.waiting_for_ = fmt::format("a locked row of {} (key {})", sweep_.table_.display(), key);
+        session_->exec_prepared(
+            "UPDATE crossfade.leftover SET parked_at = clock_timestamp()"
+            " WHERE pass_id = $1::bigint AND key = $2::text[]",
+            {std::to_string(sweep_.pass_.id), key});
+        continue;
+      }
+      if (!error.is_data_error()) throw;
+      record_reject(*session_, m.id, key, error);
+      session_->exec_prepared(
+          "DELETE FROM crossfade.leftover WHERE pass_id = $1::bigint AND key = $2::text[]",
+          {std::to_string(sweep_.pass_.id), key});
+      check_rejects();
+    }
+    step = Step::advanced;
+  }
+  return step;
+}
+
+void SweepWorker::wait(milliseconds time, Clock::time_point deadline) {
+  const auto until = std::min(Clock::now() + time, deadline);
+  while (Clock::now() < until && !stop_->load() && !halt_->load()) {
+    std::this_thread::sleep_for(std::min<Clock::duration>(until - Clock::now(), milliseconds(20)));
+  }
+}
+
+SweepState SweepWorker::run(const Tuning& tuning, Clock::time_point deadline, const std::atomic<bool>& stop,
+                            const std::atomic<bool>& halt) {
+  stop_ = &stop;
+  halt_ = &halt;
+  max_rejects_ = tuning.max_rejects;
+  chunk_target_ = tuning.chunk_target;
+  while (!stop && !halt && Clock::now() < deadline) {
+    try {
+      // A debt of the slice before is paid first; a raised limit forgives it within one slice.
+      if (sweep_.pace_.limit() > 0 && Clock::now() < not_before_) {
+        wait(std::chrono::ceil<milliseconds>(not_before_ - Clock::now()), deadline);
+        continue;
+      }
+      if (!session_) open_session();
+      if (!unit_ && !claim()) {
+        const auto step = drain_leftovers();
+        if (step == Step::held) return SweepState::held;
+        // A sibling may hold the last units; it will finish them or its lease ends.
+        if (step == Step::nothing_left) return SweepState::at_bounds;
+        if (step == Step::try_again) wait(milliseconds(100), deadline);
+        continue;
+      }
+      rows_of_chunk_ = 0;
+      const auto step = this->step();
+      if (step == Step::held) return SweepState::held;
+      if (step == Step::unit_lost) unit_.reset();
+      if (step == Step::try_again) {
+        wait(milliseconds(std::min(10 * transient_in_a_row_ * (number_ + 1), 200)), deadline);
+      } else {
+        not_before_ = Clock::now() + sweep_.pace_.book(rows_of_chunk_);
+        wait(std::chrono::ceil<milliseconds>(not_before_ - Clock::now()), deadline);
+      }
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::connection_lost || ++reconnects_ > kMostReconnects) throw;
+      // The unit's row tells whether the lost chunk was committed; the next claim reads it.
+      session_.reset();
+      unit_.reset();
+      log::write(log::Level::warn, "worker_reconnects", {{"worker", std::to_string(number_)}});
+      wait(milliseconds(100 * reconnects_), deadline);
+    }
+  }
+  return stop ? SweepState::stopped : SweepState::working;
+}
+
+}  // namespace crossfade
