@@ -1,0 +1,105 @@
+// The contract of a phase. A handler composes effects and does bounded steps of work; it never loops, never
+// commits a phase change and never decides legality: loops live in the runner, commits in the transition,
+// legality in the machine.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "crossfade/core/cursor_cache.hpp"
+#include "crossfade/core/error.hpp"
+#include "crossfade/core/finding.hpp"
+#include "crossfade/core/sql_session.hpp"
+#include "crossfade/shadow/binding.hpp"
+
+namespace crossfade {
+
+// Why a gate is shut. Shown by status as waiting_for, thrown by next as an Error of the code.
+struct Blocker {
+  ErrorCode code = ErrorCode::not_ready;
+  std::string text;     // "units: 52 of 64 not at their bound"
+  std::string finding;  // the finding id that --accept may name; empty when nothing can override it
+  std::string hint;
+};
+
+// What a handler may use. The session is the runner's (autocommit); `token` is its lease.
+struct PhaseEnv {
+  SqlSession& session;
+  CursorCache& cache;
+  std::function<SqlSession(const std::string& role)> connect;
+  Token token;
+  std::string confirmation;  // what --confirm named; empty when absent
+  std::vector<Acceptance> accepted;
+  const std::atomic<bool>& stop;
+  // Set around a statement of `session` that runs for long and may be cancelled when the operator interrupts.
+  std::atomic<bool>& interruptible;
+  std::function<void(std::int64_t done, std::int64_t total, const std::string& note)> progress;
+};
+
+// The effect of a phase change: statements that commit in one message with the phase row.
+struct Crossing {
+  bool locks_table = false;              // ACCESS EXCLUSIVE within the lock budget, taken first
+  std::string recheck;                   // body of a PL/pgSQL block that raises CF001 when the world moved on
+  std::string statements;                // SQL, ';'-terminated
+  std::vector<std::string> assignments;  // SET items of crossfade.migration
+  std::string evidence = "{}";           // json object for the history
+};
+
+struct StepResult {
+  enum class Kind {
+    again,    // more to do
+    settled,  // work done, exit conditions hold
+    waiting,  // work done as far as possible; `blockers` say what an operator or time must change
+    held,     // the fence was empty: read the migration row again
+    failed,   // an operator must act; `blockers` say why
+  };
+  Kind kind = Kind::again;
+  std::vector<Blocker> blockers;
+  std::chrono::milliseconds pause{0};  // before the next step
+};
+
+class PhaseHandler {
+ public:
+  virtual ~PhaseHandler() = default;
+  // One bounded piece of work (at most about `slice`). Called while the phase is running.
+  virtual StepResult step(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) = 0;
+  // Work that a settled phase owes before it is left in either direction (a fresh comparison, for example).
+  // settled when nothing is owed.
+  virtual StepResult refresh(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
+  // A bounded piece of what must be put right online before going back, whatever the state of the phase's
+  // work. settled when nothing is owed.
+  virtual StepResult prepare_rollback(PhaseEnv& env, const Migration& migration);
+  // What shuts the gate to the next phase. Computed when asked; no side effect.
+  virtual std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) = 0;
+  // What forbids going back.
+  virtual std::vector<Blocker> rollback_blockers(PhaseEnv& env, const Migration& migration);
+  // Effects. `enter` is composed while `migration` is still in the phase before this one; `leave_back` while
+  // in it.
+  virtual Crossing enter(PhaseEnv& env, const Migration& migration) = 0;
+  virtual Crossing leave_back(PhaseEnv& env, const Migration& migration) = 0;
+};
+
+// The backward capture installed anew, fingerprint and comparisons with it. Requires: phase switched.
+Crossing recapture_crossing(PhaseEnv& env, const Migration& migration);
+
+// The handler of a phase. Stateful within one run (a sweep keeps its workers), owned by the runner.
+std::unique_ptr<PhaseHandler> make_phase_handler(Phase phase);
+
+// The blockers that no acceptance covers.
+std::vector<Blocker> unaccepted(const std::vector<Blocker>& blockers,
+                                const std::vector<Acceptance>& accepted);
+// Of the stored acceptances those that count beyond the command which gave them: what a rollback loses is
+// accepted for that rollback only, since by the next one it is something else.
+std::vector<Acceptance> standing(std::vector<Acceptance> stored);
+// The Error of the first blocker, the others in its message.
+Error error_of(const std::vector<Blocker>& blockers, const std::string& name);
+
+// The table's current name. Throws table_changed when it is gone or its oid now means another migration's
+// table.
+QualifiedName current_table(SqlSession& session, const Migration& migration);
+
+}  // namespace crossfade

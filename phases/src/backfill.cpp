@@ -1,0 +1,105 @@
+// backfill: shadow column and forward capture come into being in one transaction under ACCESS EXCLUSIVE; then
+// workers sweep every unit to its bound.
+//
+// Why the set to sweep is closed. The lock waits for every writer, so each row version that existed before
+// the capture is committed when it is taken and visible to the first chunk; each later one passes the
+// trigger. The upper bound is read in that transaction, under that lock. A writer that queued behind the lock
+// finds the trigger.
+#include "handlers.hpp"
+
+#include <fmt/format.h>
+
+#include "crossfade/core/log.hpp"
+#include "crossfade/core/state_store.hpp"
+#include "crossfade/shadow/capture.hpp"
+#include "crossfade/shadow/fingerprint.hpp"
+#include "crossfade/shadow/key_sql.hpp"
+#include "crossfade/shadow/rejects.hpp"
+#include "crossfade/shadow/units.hpp"
+
+namespace crossfade {
+
+StepResult BackfillHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
+  const auto table = current_table(env.session, m);
+  const auto newest = newest_pass(env.session, m.row.id, "backfill");
+  if (!newest || newest->state != "ended") {
+    const auto pass = open_sweep_pass(env.session, m, table, "backfill", m.row.capture_high);
+    // An empty table.
+    if (pass.state == "ended") return {StepResult::Kind::again, {}, {}};
+    const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
+    if (!sweep_ || sweep_->pass().id != pass.id) {
+      sweep_ = std::make_unique<Sweep>(m, table, env.token, pass, env.connect, env.cache);
+    }
+    const auto state = sweep_->run(tuning, slice, env.stop);
+    const auto totals = unit_totals(env.session, pass.id);
+    env.progress(totals.rows_read, -1,
+                 fmt::format("units {}/{}{}{}", totals.done, totals.total,
+                             sweep_->waiting_for().empty() ? "" : " waiting: ", sweep_->waiting_for()));
+    if (state == SweepState::held) return {StepResult::Kind::held, {}, {}};
+    if (state != SweepState::at_bounds) return {StepResult::Kind::again, {}, {}};
+    // A sibling's unit may still be open although nothing was left to claim.
+    if (!end_sweep_pass(env.session, pass.id))
+      return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
+    sweep_.reset();
+  }
+  const auto resolution = resolve_rejects(env.session, m, table, env.token, [] {});
+  stamp_last_write(env, m);
+  auto blockers = unaccepted(reject_blockers(env, m), env.accepted);
+  if (!blockers.empty()) return {StepResult::Kind::waiting, std::move(blockers), {}};
+  if (!resolution.complete) return {StepResult::Kind::again, {}, std::chrono::milliseconds(100)};
+  return {StepResult::Kind::settled, {}, {}};
+}
+
+std::vector<Blocker> BackfillHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
+  std::vector<Blocker> blockers;
+  const auto pass = newest_pass(env.session, m.row.id, "backfill");
+  if (!pass || pass->state == "void") {
+    blockers.push_back({ErrorCode::not_ready, "the sweep has not begun", "", ""});
+  } else if (pass->state != "ended") {
+    const auto totals = unit_totals(env.session, pass->id);
+    blockers.push_back(
+        {ErrorCode::not_ready,
+         fmt::format("units: {} of {} not at their bound{}", totals.total - totals.done, totals.total,
+                     totals.leftovers > 0 ? fmt::format(", {} rows set aside", totals.leftovers) : ""),
+         "", ""});
+  }
+  for (auto& blocker : reject_blockers(env, m)) blockers.push_back(std::move(blocker));
+  return blockers;
+}
+
+Crossing BackfillHandler::enter(PhaseEnv& env, const Migration& m) {
+  const auto table = current_table(env.session, m);
+  Crossing crossing;
+  crossing.locks_table = true;
+  const auto id = quote_literal(m.row.id.text) + "::uuid";
+  crossing.statements = install_forward_sql(m, table);
+  crossing.statements += fmt::format(
+      "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {0} AND kind <> 'profile';\n"
+      "DELETE FROM crossfade.reject WHERE migration_id = {0};\n"
+      "DELETE FROM crossfade.misfit WHERE migration_id = {0};\n"
+      "DELETE FROM crossfade.reject_note WHERE migration_id = {0};\n",
+      id);
+  crossing.assignments = {
+      "capture_xid = pg_current_xact_id()",
+      fmt::format("capture_blocks = pg_relation_size({0}::oid) / current_setting('block_size')::bigint,"
+                  " capture_relfilenode = pg_relation_filenode({0}::oid)",
+                  m.row.table_oid.value),
+      fmt::format("capture_high = ({})", greatest_key_sql(table, m.binding.key)),
+      "fingerprint = " + fingerprint_sql(m), "last_write_xid = NULL"};
+  return crossing;
+}
+
+Crossing BackfillHandler::leave_back(PhaseEnv& env, const Migration& m) {
+  Crossing crossing;
+  crossing.locks_table = true;
+  crossing.statements = remove_forward_sql(m, current_table(env.session, m));
+  crossing.statements += fmt::format(
+      "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {}::uuid AND kind <> 'profile';\n",
+      quote_literal(m.row.id.text));
+  crossing.assignments = {
+      "capture_xid = NULL, capture_blocks = NULL, capture_relfilenode = NULL, capture_high = NULL,"
+      " fingerprint = NULL, last_write_xid = NULL"};
+  return crossing;
+}
+
+}  // namespace crossfade

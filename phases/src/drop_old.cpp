@@ -1,0 +1,39 @@
+// dropped: triggers, functions, what was taken off and the old column go in one transaction. No CASCADE,
+// ever: an object that came to hang on the old column makes the drop fail, and everything stays.
+#include "handlers.hpp"
+
+#include <fmt/format.h>
+
+#include "crossfade/shadow/capture.hpp"
+#include "crossfade/shadow/transform.hpp"
+
+namespace crossfade {
+
+StepResult DroppedHandler::step(PhaseEnv&, const Migration&, std::chrono::milliseconds) {
+  return {StepResult::Kind::settled, {}, {}};
+}
+
+std::vector<Blocker> DroppedHandler::exit_blockers(PhaseEnv&, const Migration&) { return {}; }
+
+Crossing DroppedHandler::enter(PhaseEnv& env, const Migration& m) {
+  const auto table = current_table(env.session, m);
+  Crossing crossing;
+  crossing.locks_table = true;
+  crossing.statements =
+      remove_capture_sql(m, table) +
+      fmt::format("ALTER TABLE {} DROP COLUMN {};\n", table.sql(), quote_identifier(m.names.old_column)) +
+      drop_functions_sql(m.binding.column);
+  crossing.assignments = {"fingerprint = NULL"};
+  crossing.evidence = text_of(env.session
+                                  .exec("SELECT json_build_object('table_bytes', pg_table_size($1::oid), "
+                                        "'index_bytes', pg_indexes_size($1::oid),"
+                                        " 'dead_tuples', (SELECT s.n_dead_tup FROM pg_stat_all_tables s "
+                                        "WHERE s.relid = $1::oid))::text",
+                                        {std::to_string(m.row.table_oid.value)})
+                                  .one("bloat")[0]);
+  return crossing;
+}
+
+Crossing DroppedHandler::leave_back(PhaseEnv&, const Migration&) { return {}; }
+
+}  // namespace crossfade

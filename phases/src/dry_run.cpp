@@ -1,0 +1,82 @@
+// dry_run: the whole table is read, nothing is written. Its guard is that the report is inside [expect] or
+// accepted.
+#include "handlers.hpp"
+
+#include <fmt/format.h>
+
+#include "crossfade/core/spec.hpp"
+
+namespace crossfade {
+
+namespace {
+
+std::optional<ProfileReport> newest_report(SqlSession& session, const Migration& m) {
+  const auto pass = newest_pass(session, m.row.id, "profile");
+  if (!pass || pass->state != "ended" || pass->result == "{}") return std::nullopt;
+  return profile_from_json(pass->result);
+}
+
+void expect(std::vector<Blocker>& blockers, const Expectation& expectation, std::int64_t count,
+            std::int64_t total, std::string_view what, std::string_view finding) {
+  if (expectation.met_by(count, total)) return;
+  blockers.push_back(
+      {ErrorCode::expectation_missed,
+       fmt::format("the dry run found {} {} rows of {}, expected {}", count, what, total, expectation.text),
+       std::string(finding), "correct the spec or the rows"});
+}
+
+std::vector<Blocker> expectation_blockers(const Migration& m, const ProfileReport& report) {
+  std::vector<Blocker> blockers;
+  if (m.spec.expect_changed) {
+    expect(blockers, *m.spec.expect_changed, report.changed, report.rows, "changed", "dry_run_changed");
+  }
+  expect(blockers, m.spec.expect_errors, report.errors, report.rows, "failing", "dry_run_errors");
+  if (m.spec.expect_lossy)
+    expect(blockers, *m.spec.expect_lossy, report.lossy, report.rows, "lossy", "dry_run_lossy");
+  return blockers;
+}
+
+}  // namespace
+
+StepResult DryRunHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
+  auto report = newest_report(env.session, m);
+  // A report that missed the expectations in an earlier run: the rows may have been corrected since.
+  if (report && !began_ && !unaccepted(expectation_blockers(m, *report), env.accepted).empty()) {
+    void_passes(env.session, m.row.id, "profile");
+    report.reset();
+  }
+  began_ = true;
+  if (!report) {
+    Profiler profiler(m, current_table(env.session, m));
+    const auto pass = profiler.open_pass(env.session);
+    const bool ended = profiler.run(env.session, env.cache, pass, slice, env.stop,
+                                    [&](std::int64_t rows) { env.progress(rows, -1, "reading"); });
+    if (!ended) return {StepResult::Kind::again, {}, {}};
+    report = profiler.report(env.session, pass.id);
+  }
+  auto blockers = unaccepted(expectation_blockers(m, *report), env.accepted);
+  if (!blockers.empty()) return {StepResult::Kind::waiting, std::move(blockers), {}};
+  return {StepResult::Kind::settled, {}, {}};
+}
+
+std::vector<Blocker> DryRunHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
+  const auto report = newest_report(env.session, m);
+  if (!report) return {{ErrorCode::not_ready, "the dry run has not ended", "", ""}};
+  auto blockers = expectation_blockers(m, *report);
+  for (auto& blocker : preflight_blockers(env.session, m)) blockers.push_back(std::move(blocker));
+  for (auto& blocker : dependent_blockers(env, m)) blockers.push_back(std::move(blocker));
+  return blockers;
+}
+
+// A dry run counts once: entering it again reads again.
+Crossing DryRunHandler::enter(PhaseEnv&, const Migration& m) {
+  Crossing crossing;
+  crossing.statements = fmt::format(
+      "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {}::uuid AND kind = 'profile';\n",
+      quote_literal(m.row.id.text));
+  return crossing;
+}
+
+Crossing DryRunHandler::leave_back(PhaseEnv&, const Migration&) { return {}; }
+
+}  // namespace crossfade

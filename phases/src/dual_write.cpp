@@ -1,0 +1,96 @@
+// dual_write: twins of what hangs on the column are built online, and every transaction older than the
+// capture ends.
+#include "handlers.hpp"
+
+#include <fmt/format.h>
+
+#include "crossfade/core/log.hpp"
+#include "crossfade/shadow/twins.hpp"
+
+namespace crossfade {
+
+namespace {
+
+class Interruptible {
+ public:
+  explicit Interruptible(std::atomic<bool>& flag) : flag_(flag) { flag_ = true; }
+  ~Interruptible() { flag_ = false; }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+};
+
+// Prepared transactions count: they keep their transaction id in the snapshot until they end.
+std::vector<Blocker> barrier_blockers(PhaseEnv& env, const Migration& m) {
+  const auto passed = env.session
+                          .exec("SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::xid8",
+                                {m.row.capture_xid.value_or("0")})
+                          .one("barrier");
+  if (bool_of(passed[0])) return {};
+  const auto oldest =
+      env.session
+          .exec(
+              "SELECT string_agg(who, ', ') FROM (SELECT format('pid %s (%s, since %s)', a.pid, a.usename, "
+              "a.xact_start) AS who"
+              " FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND age(a.backend_xid) >= "
+              "age($1::xid8::xid)"
+              " UNION ALL SELECT format('prepared transaction %L', p.gid) FROM pg_prepared_xacts p"
+              " WHERE age(p.transaction) >= age($1::xid8::xid) LIMIT 10) q",
+              {m.row.capture_xid.value_or("0")})
+          .one("oldest");
+  return {{ErrorCode::not_ready,
+           "a transaction older than the capture is still open: " +
+               oldest[0].value_or("(not visible to this role)"),
+           "", "end it; its writes could still become visible"}};
+}
+
+}  // namespace
+
+StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds) {
+  const auto table = current_table(env.session, m);
+  TwinBuilder builder(m, table, load_ledger(env.session, m.row.id));
+  if (!builder.missing(env.session).empty()) {
+    const auto wait = lock_.next(env, m);
+    if (!wait) return {StepResult::Kind::again, {}, std::chrono::milliseconds(250)};
+    try {
+      // An index build may take hours: it can be cancelled, and the next run finds what it left.
+      const Interruptible interruptible(env.interruptible);
+      env.progress(-1, -1, "building twins");
+      builder.step(env.session, *wait);
+      lock_.got();
+    } catch (const Error& error) {
+      if (!error.is_lock_not_available()) throw;
+    }
+    return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
+  }
+  if (const auto blockers = barrier_blockers(env, m); !blockers.empty()) {
+    env.progress(-1, -1, blockers.front().text);
+    return {StepResult::Kind::again, {}, std::chrono::milliseconds(250)};
+  }
+  // The planner must know the new column before the first query on it.
+  env.session.exec(fmt::format("ANALYZE {} ({})", table.sql(), quote_identifier(m.names.new_column)));
+  return {StepResult::Kind::settled, {}, {}};
+}
+
+std::vector<Blocker> DualWriteHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
+  std::vector<Blocker> blockers;
+  TwinBuilder builder(m, current_table(env.session, m), load_ledger(env.session, m.row.id));
+  for (const auto& missing : builder.missing(env.session)) {
+    blockers.push_back({ErrorCode::not_ready, "twin missing: " + missing, "", ""});
+  }
+  for (auto& blocker : barrier_blockers(env, m)) blockers.push_back(std::move(blocker));
+  return blockers;
+}
+
+Crossing DualWriteHandler::enter(PhaseEnv&, const Migration&) { return {}; }
+
+Crossing DualWriteHandler::leave_back(PhaseEnv& env, const Migration& m) {
+  Crossing crossing;
+  crossing.locks_table = true;
+  crossing.statements = drop_twins_sql(m, current_table(env.session, m), load_ledger(env.session, m.row.id));
+  return crossing;
+}
+
+}  // namespace crossfade

@@ -1,0 +1,269 @@
+#include "handlers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "crossfade/core/catalog.hpp"
+#include "crossfade/core/lock_attempts.hpp"
+#include "crossfade/core/tuning.hpp"
+#include "crossfade/phases/preflight.hpp"
+#include "crossfade/shadow/dependents.hpp"
+#include "crossfade/shadow/fingerprint.hpp"
+#include "crossfade/shadow/rejects.hpp"
+#include "crossfade/shadow/twins.hpp"
+
+namespace crossfade {
+
+StepResult PhaseHandler::refresh(PhaseEnv&, const Migration&, std::chrono::milliseconds) {
+  return {StepResult::Kind::settled, {}, {}};
+}
+
+StepResult PhaseHandler::prepare_rollback(PhaseEnv&, const Migration&) {
+  return {StepResult::Kind::settled, {}, {}};
+}
+
+std::vector<Blocker> PhaseHandler::rollback_blockers(PhaseEnv&, const Migration&) { return {}; }
+
+std::vector<Blocker> unaccepted(const std::vector<Blocker>& blockers,
+                                const std::vector<Acceptance>& accepted) {
+  std::vector<Blocker> open;
+  for (const auto& blocker : blockers) {
+    const auto* info = blocker.finding.empty() ? nullptr : find_finding(blocker.finding);
+    const bool covered =
+        info != nullptr && info->acceptable &&
+        std::ranges::any_of(accepted, [&](const auto& a) { return a.id == blocker.finding; });
+    if (!covered) open.push_back(blocker);
+  }
+  return open;
+}
+
+std::vector<Acceptance> standing(std::vector<Acceptance> stored) {
+  std::erase_if(stored,
+                [](const Acceptance& a) { return a.id == "misfits_open" || a.id == "one_way_rollback"; });
+  return stored;
+}
+
+Error error_of(const std::vector<Blocker>& blockers, const std::string& name) {
+  const auto& first = blockers.front();
+  std::string message = first.text;
+  for (std::size_t i = 1; i < blockers.size() && i < 10; ++i) message += "; " + blockers[i].text;
+  std::string hint = first.hint;
+  if (!first.finding.empty() && find_finding(first.finding) != nullptr &&
+      find_finding(first.finding)->acceptable) {
+    hint +=
+        fmt::format("{}or accept it: --accept {} --reason \"…\"", hint.empty() ? "" : ", ", first.finding);
+  }
+  return Error(first.code, message, hint, name);
+}
+
+QualifiedName current_table(SqlSession& session, const Migration& migration) {
+  const auto name = relation_name(session, migration.row.table_oid);
+  if (name) return *name;
+  throw Error(
+      ErrorCode::table_changed,
+      fmt::format("table {} (oid {}) was dropped", migration.row.table.display(),
+                  migration.row.table_oid.value),
+      fmt::format("nothing is left to migrate; close it with 'crossfade rollback {} --to rolled_back'",
+                  migration.row.name),
+      migration.row.table.display());
+}
+
+std::vector<Blocker> preflight_blockers(SqlSession& session, const Migration& m) {
+  const auto table = read_table(session, m.row.table_oid);
+  if (!table) current_table(session, m);
+  std::vector<Blocker> blockers;
+  for (const auto& finding :
+       preflight(session, m.spec, *table, m.binding.key, &m.binding.column, m.generated, m.row.phase)) {
+    if (finding.severity != Severity::refuse) continue;
+    blockers.push_back(
+        {ErrorCode::finding_refused, finding.id + ": " + finding.message, finding.id, finding.hint});
+  }
+  return blockers;
+}
+
+namespace {
+
+std::string_view word(CompareDirection direction) {
+  return direction == CompareDirection::forward ? "forward" : "backward";
+}
+
+std::string how_to_see(const Migration& m) {
+  return fmt::format(
+      "see 'crossfade diffs {0}', repair with 'crossfade diffs {0} --repair', then 'crossfade next {0}'",
+      m.row.name);
+}
+
+bool too_old(const PassRow& pass, const Migration& m) {
+  return pass.age_seconds > static_cast<double>(m.spec.max_comparison_age.count()) / 1000.0;
+}
+
+}  // namespace
+
+std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& m, CompareDirection direction) {
+  const auto pass = newest_pass(env.session, m.row.id, "compare", word(direction));
+  if (!pass || pass->state == "void")
+    return {{ErrorCode::not_ready, "no full comparison has been made", "", ""}};
+  if (pass->state == "running") return {{ErrorCode::not_ready, "the comparison has not ended", "", ""}};
+  if (pass->differences > 0) {
+    return {{ErrorCode::differences_found,
+             fmt::format("the newest comparison found {} differences", pass->differences), "",
+             how_to_see(m)}};
+  }
+  if (pass->repairs > 0) {
+    return {{ErrorCode::not_ready,
+             "rows were repaired since the newest comparison; a clean full pass must follow", "", ""}};
+  }
+  // Against the capture (a disabled trigger, even if enabled again) and against the start of this pass.
+  const auto now = read_fingerprint(env.session, m);
+  auto changes = fingerprint_changes(m.row.fingerprint, now);
+  if (changes.empty()) changes = fingerprint_changes(pass->fingerprint, now);
+  if (!changes.empty()) {
+    return {{ErrorCode::fingerprint_changed,
+             "changed since the newest comparison began: " + fmt::format("{}", changes[0]),
+             "fingerprint_changed", "compare again with 'crossfade next " + m.row.name + "'"}};
+  }
+  if (too_old(*pass, m)) {
+    return {{ErrorCode::not_ready,
+             fmt::format("the newest comparison is older than max_comparison_age = {}",
+                         format_duration(m.spec.max_comparison_age)),
+             "", ""}};
+  }
+  return {};
+}
+
+StepResult run_comparison(PhaseEnv& env, const Migration& m, CompareDirection direction,
+                          std::chrono::milliseconds slice) {
+  const auto table = current_table(env.session, m);
+  const auto newest = newest_pass(env.session, m.row.id, "compare", word(direction));
+  if (newest && newest->state == "ended" && comparison_blockers(env, m, direction).empty()) {
+    return {StepResult::Kind::settled, {}, {}};
+  }
+  // Every write of ours so far is older than a new pass; a running one was stamped when it began.
+  if (!newest || newest->state != "running") stamp_last_write(env, m);
+  Comparator comparator(m, table, direction);
+  const auto pass = comparator.open_pass(env.session);
+  const bool ended = comparator.run(env.session, env.cache, pass, slice, env.stop,
+                                    [&](std::int64_t rows) { env.progress(rows, -1, "comparing"); });
+  if (!ended) return {StepResult::Kind::again, {}, {}};
+  auto blockers = comparison_blockers(env, m, direction);
+  if (blockers.empty()) return {StepResult::Kind::settled, {}, {}};
+  // Only a difference needs a person; everything else is answered by another pass.
+  if (blockers.front().code == ErrorCode::differences_found) return {StepResult::Kind::failed, blockers, {}};
+  return {StepResult::Kind::again, {}, std::chrono::milliseconds(100)};
+}
+
+// Of other roles' sessions a plain owner sees neither type nor state nor name: what is hidden counts as a
+// reader.
+std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& m) {
+  if (!m.row.last_write_xid) return {};
+  const auto old = env.session.exec(
+      "SELECT format('pid %s (%s, %s): snapshot open since %s: %s', a.pid, a.usename, a.state, a.xact_start,"
+      " left(a.query, 80)) FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL AND a.pid <> "
+      "pg_backend_pid()"
+      " AND (a.datid IS NULL OR a.datid = (SELECT d.oid FROM pg_database d WHERE d.datname = "
+      "current_database()))"
+      " AND coalesce(a.backend_type, CASE WHEN a.usesysid IS NULL THEN 'autovacuum worker' END, '') <> "
+      "'autovacuum worker' AND coalesce(a.application_name, '') NOT LIKE $2"
+      " AND age(a.backend_xmin) > age($1::xid8::xid)"
+      " UNION ALL SELECT format('replication slot %s holds xmin %s', s.slot_name, s.xmin) FROM "
+      "pg_replication_slots s"
+      " WHERE s.xmin IS NOT NULL AND age(s.xmin) > age($1::xid8::xid) LIMIT 20",
+      {*m.row.last_write_xid, "crossfade/" + m.row.name + "/%"});
+  std::vector<Blocker> blockers;
+  for (const auto& row : old.rows) {
+    blockers.push_back(
+        {ErrorCode::old_snapshot,
+         "a snapshot older than the last write of the new column would read stale values: " + text_of(row[0]),
+         "old_snapshot", "wait for it to end, or end it"});
+  }
+  return blockers;
+}
+
+std::optional<std::chrono::milliseconds> ShortLock::next(PhaseEnv& env, const Migration& m) {
+  const auto holders = old_holders(env.session, m.row.table_oid, m.spec.lock_timeout);
+  if (!holders.empty()) {
+    env.progress(-1, -1, "waiting for " + holders.front().who);
+    return std::nullopt;
+  }
+  // One millisecond is as close to NOWAIT as a timeout comes.
+  return std::max(lock_wait(++attempt_, m.spec.lock_timeout), std::chrono::milliseconds(1));
+}
+
+std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& m, const std::string& column,
+                                        ShortLock& lock) {
+  if (not_null_is_settled(env.session, m, column)) return std::nullopt;
+  const auto wait = lock.next(env, m);
+  if (!wait) return StepResult{StepResult::Kind::again, {}, std::chrono::milliseconds(250)};
+  try {
+    if (settle_not_null(env.session, m, current_table(env.session, m), column, *wait)) return std::nullopt;
+    lock.got();
+    return StepResult{StepResult::Kind::again, {}, {}};
+  } catch (const Error& error) {
+    if (!error.is_lock_not_available()) throw;
+    return StepResult{StepResult::Kind::again, {}, std::chrono::milliseconds(100)};
+  }
+}
+
+std::vector<Blocker> dependent_blockers(PhaseEnv& env, const Migration& m) {
+  // The inventory evaluates defaults behind savepoints; nothing of it is kept.
+  std::optional<Transaction> transaction;
+  if (!env.session.in_transaction()) transaction.emplace(env.session);
+  const auto table = read_table(env.session, m.row.table_oid);
+  if (!table) return {};
+  std::vector<Finding> findings;
+  const auto found = take_inventory(env.session, *table, m.binding.column, findings);
+  for (auto& change : ledger_changes(load_ledger(env.session, m.row.id), found)) findings.push_back(change);
+  std::vector<Blocker> blockers;
+  for (const auto& finding : findings) {
+    if (finding.severity != Severity::refuse) continue;
+    blockers.push_back(
+        {ErrorCode::finding_refused, finding.id + ": " + finding.message, finding.id, finding.hint});
+  }
+  return blockers;
+}
+
+std::vector<Blocker> reject_blockers(PhaseEnv& env, const Migration& m) {
+  const auto open = open_rejects(env.session, m.row.id);
+  if (open == 0) return {};
+  const bool never = m.binding.column.not_null;
+  return {{ErrorCode::rejects_open,
+           fmt::format("{} rows cannot be converted{}", open, never ? " and the column is NOT NULL" : ""),
+           never ? "" : "rejects_open",
+           fmt::format("see 'crossfade rejects {0}', fix the rows, then 'crossfade rejects {0} --retry'",
+                       m.row.name)}};
+}
+
+void stamp_last_write(PhaseEnv& env, const Migration& m) {
+  env.session.exec(
+      fmt::format("UPDATE crossfade.migration SET {} WHERE id = $1 AND token = $2", kStampLastWrite),
+      {m.row.id.text, env.token.text});
+}
+
+std::string raise_unless(const std::string& condition, const std::string& what) {
+  return fmt::format("IF NOT ({}) THEN RAISE EXCEPTION USING ERRCODE = 'CF001', MESSAGE = {}; END IF;\n",
+                     condition, quote_literal(what));
+}
+
+std::unique_ptr<PhaseHandler> make_phase_handler(Phase phase) {
+  switch (phase) {
+    case Phase::planned:
+      return std::make_unique<PlannedHandler>();
+    case Phase::dry_run:
+      return std::make_unique<DryRunHandler>();
+    case Phase::backfill:
+      return std::make_unique<BackfillHandler>();
+    case Phase::dual_write:
+      return std::make_unique<DualWriteHandler>();
+    case Phase::compare:
+      return std::make_unique<CompareHandler>();
+    case Phase::switched:
+      return std::make_unique<SwitchedHandler>();
+    case Phase::dropped:
+    case Phase::rolled_back:
+      return std::make_unique<DroppedHandler>();
+  }
+  throw Error(ErrorCode::internal_error, "no handler for this phase");
+}
+
+}  // namespace crossfade

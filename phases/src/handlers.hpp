@@ -1,0 +1,133 @@
+// One class per phase; each is implemented in the file of its name.
+#pragma once
+
+#include <optional>
+
+#include "crossfade/phases/phase_handler.hpp"
+#include "crossfade/shadow/comparator.hpp"
+#include "crossfade/shadow/profile.hpp"
+#include "crossfade/shadow/sweep.hpp"
+
+namespace crossfade {
+
+// Short locks on the user's table outside a phase change (checks, SET NOT NULL, a broken twin): as polite as
+// the switch.
+class ShortLock {
+ public:
+  // How long the next try may wait; nullopt while somebody older than the budget holds the table, which is
+  // told.
+  std::optional<std::chrono::milliseconds> next(PhaseEnv& env, const Migration& migration);
+  void got() { attempt_ = 0; }
+
+ private:
+  int attempt_ = 0;
+};
+
+class PlannedHandler : public PhaseHandler {
+ public:
+  StepResult step(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
+  std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
+  Crossing enter(PhaseEnv& env, const Migration& migration) override;
+  Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
+};
+
+class DryRunHandler : public PhaseHandler {
+ public:
+  StepResult step(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
+  std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
+  Crossing enter(PhaseEnv& env, const Migration& migration) override;
+  Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
+
+ private:
+  bool began_ = false;
+};
+
+class BackfillHandler : public PhaseHandler {
+ public:
+  StepResult step(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
+  std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
+  Crossing enter(PhaseEnv& env, const Migration& migration) override;
+  Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
+
+ private:
+  std::unique_ptr<Sweep> sweep_;
+};
+
+class DualWriteHandler : public PhaseHandler {
+ public:
+  StepResult step(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
+  std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
+  Crossing enter(PhaseEnv& env, const Migration& migration) override;
+  Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
+
+ private:
+  ShortLock lock_;
+};
+
+class CompareHandler : public PhaseHandler {
+ public:
+  StepResult step(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
+  StepResult refresh(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
+  StepResult prepare_rollback(PhaseEnv& env, const Migration& migration) override;
+  std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
+  Crossing enter(PhaseEnv& env, const Migration& migration) override;
+  Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
+
+ private:
+  ShortLock lock_;
+  StepResult replay(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
+  StepResult resolve_and_compare(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
+  std::unique_ptr<Sweep> sweep_;
+  int replays_that_wrote_ = 0;
+};
+
+class SwitchedHandler : public PhaseHandler {
+ public:
+  StepResult step(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
+  StepResult refresh(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
+  std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
+  std::vector<Blocker> rollback_blockers(PhaseEnv& env, const Migration& migration) override;
+  Crossing enter(PhaseEnv& env, const Migration& migration) override;
+  Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
+
+ private:
+  ShortLock lock_;
+};
+
+class DroppedHandler : public PhaseHandler {
+ public:
+  StepResult step(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
+  std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
+  Crossing enter(PhaseEnv& env, const Migration& migration) override;
+  Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
+};
+
+// --- shared by several phases, in handler_support.cpp
+// -----------------------------------------------------------
+
+// The preflight, as a gate; refusals only.
+std::vector<Blocker> preflight_blockers(SqlSession& session, const Migration& migration);
+// The newest comparison that counts: ended, no difference, no repair, fingerprint as it is now, fresh enough.
+std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& migration,
+                                         CompareDirection direction);
+// A slice of the newest comparison, a new one when the newest does not count any more. settled or failed at
+// its end.
+StepResult run_comparison(PhaseEnv& env, const Migration& migration, CompareDirection direction,
+                          std::chrono::milliseconds slice);
+// What hangs on the column is no longer what the ledger says.
+std::vector<Blocker> dependent_blockers(PhaseEnv& env, const Migration& migration);
+// Snapshots older than our last write of the shadow: pid, age and query each.
+std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& migration);
+// What a switch left to do on `column` (NOT NULL, proved online); nullopt when nothing is.
+std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& migration, const std::string& column,
+                                        ShortLock& lock);
+// Rejects that are open now, after the notes were resolved by the caller.
+std::vector<Blocker> reject_blockers(PhaseEnv& env, const Migration& migration);
+// Remembers a transaction id at or after our last write.
+void stamp_last_write(PhaseEnv& env, const Migration& migration);
+// A SET item that does the same inside a crossing.
+inline constexpr const char* kStampLastWrite = "last_write_xid = pg_snapshot_xmax(pg_current_snapshot())";
+// PL/pgSQL: raises CF001 naming `what` unless `condition` holds.
+std::string raise_unless(const std::string& condition, const std::string& what);
+
+}  // namespace crossfade

@@ -1,0 +1,26 @@
+#include <fmt/format.h>
+
+#include "checks.hpp"
+
+namespace crossfade::checks {
+
+void migrated_column(const Context& context) {
+  const auto* column = context.migrated();
+  if (column == nullptr) return;
+  if (!column->generated.empty()) {
+    context.refuse(
+        "generated_input", context.column_text(),
+        fmt::format("Column {} is generated from other columns and has no value of its own to migrate.",
+                    context.column_text()),
+        "Add a generated column with the new expression and drop this one.");
+  }
+  if (!column->identity.empty()) {
+    context.refuse(
+        "dependent_not_carried", context.column_text(),
+        fmt::format("Column {} is an identity column, and its identity is not carried to the new column.",
+                    context.column_text()),
+        "ALTER TABLE … ALTER COLUMN … DROP IDENTITY and give the values from a sequence of its own.");
+  }
+}
+
+}  // namespace crossfade::checks

@@ -1,0 +1,50 @@
+#include <fmt/format.h>
+
+#include "checks.hpp"
+
+namespace crossfade::checks {
+
+namespace {
+
+class Refusals {
+ public:
+  explicit Refusals(const Context& context) : context_(context) {}
+  void when(bool asked, const std::string& key, const std::string& what, const std::string& instead) const {
+    if (!asked) return;
+    context_.refuse("not_supported_yet", key,
+                    fmt::format("The spec asks for {}, which this version cannot do.", what), instead);
+  }
+
+ private:
+  const Context& context_;
+};
+
+}  // namespace
+
+void not_supported_yet(const Context& context) {
+  const auto& spec = context.spec;
+  const auto& tuning = spec.tuning;
+  const Refusals refuse(context);
+  refuse.when(spec.mode() == Mode::promote, "[[column]] into", "a column under a new name (promote)",
+              "Leave out into: the column keeps its name.");
+  refuse.when(spec.columns.size() > 1, "[[column]]", "several columns in one migration",
+              "Migrate one column after the other.");
+  refuse.when(spec.shadow == ShadowKind::table, "[shadow] kind", "a shadow table", "Use kind = \"column\".");
+  refuse.when(spec.follow_foreign_keys, "[switch] follow_foreign_keys", "foreign keys that follow the column",
+              "Leave it out, or write false.");
+  refuse.when(spec.archive == Archive::table, "[drop] archive", "an archive of the old values",
+              "Use archive = \"none\" and copy the values before the drop.");
+  refuse.when(!spec.hooks.empty(), "[hooks]", "commands run before and after a phase",
+              "Run them between two calls of 'crossfade next'.");
+  refuse.when(tuning.order == SweepOrder::physical, "[tuning] order", "a sweep in physical order",
+              "Use order = \"auto\" or \"key\".");
+  refuse.when(tuning.interleave > 1, "[tuning] interleave", "an interleaved sweep",
+              "Use interleave = \"auto\" or 1.");
+  refuse.when(tuning.max_replication_lag.has_value(), "[tuning] max_replication_lag",
+              "a pace that follows the replication lag",
+              "Use max_replication_lag = \"off\" and rows_per_second.");
+  refuse.when(!tuning.probe.empty(), "[tuning] probe", "a pace that follows a probe",
+              "Leave probe empty and use rows_per_second.");
+}
+
+}  // namespace crossfade::checks

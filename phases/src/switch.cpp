@@ -1,0 +1,214 @@
+// switched: the names move, the capture turns round. The most dangerous hundred lines: both directions are
+// composed here, and what is composed runs in one message under one lock.
+//
+// What happens around it. A writer waits for the lock at most the lock budget; a statement analysed before
+// finds its relation changed and is analysed again. A chunk that queued behind the lock finds the phase
+// changed and writes nothing. A crash before COMMIT leaves everything as it was, after it everything as it is
+// now. A lost answer is probed. A frozen client holds nothing: the server has the whole message, COMMIT
+// included.
+#include "handlers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "crossfade/core/failpoint.hpp"
+#include "crossfade/core/state_store.hpp"
+#include "crossfade/core/tuning.hpp"
+#include "crossfade/shadow/capture.hpp"
+#include "crossfade/shadow/dependents.hpp"
+#include "crossfade/shadow/fingerprint.hpp"
+#include "crossfade/shadow/rejects.hpp"
+#include "crossfade/shadow/twins.hpp"
+#include "user_triggers.hpp"
+
+namespace crossfade {
+
+namespace {
+
+Migration in_phase(const Migration& m, Phase phase) {
+  Migration there = m;
+  there.row.phase = phase;
+  there.names = physical_names(m.binding.column, phase);
+  return there;
+}
+
+enum class Notes { must_be_read, are_accepted };
+
+// Re-checked under the lock: nothing relevant changed since the comparison that counts began, and no writer
+// has left a note that nobody looked at (after accepted misfits more of them are no news).
+std::string recheck(PhaseEnv& env, const Migration& m, CompareDirection direction, Notes notes) {
+  const auto word = direction == CompareDirection::forward ? "forward" : "backward";
+  const auto pass = newest_pass(env.session, m.row.id, "compare", word);
+  const auto fingerprint = pass ? pass->fingerprint : std::string("{}");
+  auto sql = raise_unless(fmt::format("{} = {}::jsonb", fingerprint_sql(m), quote_literal(fingerprint)),
+                          "the table, its triggers or its functions changed since the comparison began");
+  if (notes == Notes::must_be_read) {
+    sql += raise_unless(unresolved_notes_sql(m.row.id, word) + " = 0",
+                        "a row that cannot be carried was written since the comparison");
+  }
+  return sql;
+}
+
+Notes notes_policy(const PhaseEnv& env, std::string_view finding) {
+  const bool accepted = std::ranges::any_of(env.accepted, [&](const auto& a) { return a.id == finding; });
+  return accepted ? Notes::are_accepted : Notes::must_be_read;
+}
+
+std::string rename(const QualifiedName& table, const std::string& from, const std::string& to) {
+  return fmt::format("ALTER TABLE {} RENAME COLUMN {} TO {};\n", table.sql(), quote_identifier(from),
+                     quote_identifier(to));
+}
+
+bool type_changes(const Migration& m) { return m.binding.column.old_type != m.binding.column.new_type; }
+
+std::string refreshed_fingerprint(const Migration& m) { return "fingerprint = " + fingerprint_sql(m); }
+
+double soak_left_seconds(PhaseEnv& env, const Migration& m) {
+  return double_of(env.session
+                       .exec("SELECT extract(epoch FROM phase_since + $2::interval - clock_timestamp()) FROM "
+                             "crossfade.migration WHERE id = $1",
+                             {m.row.id.text, fmt::format("{} ms", m.spec.soak.count())})
+                       .one("soak")[0]);
+}
+
+}  // namespace
+
+Crossing SwitchedHandler::enter(PhaseEnv& env, const Migration& m) {
+  const auto table = current_table(env.session, m);
+  const auto ledger = load_ledger(env.session, m.row.id);
+  const auto after = in_phase(m, Phase::switched);
+  const auto& column = m.binding.column;
+  const auto* default_value = ledger.find(DependentKind::default_value);
+  const TwinBuilder twins(m, table, ledger);
+  // The mark is read before the inventory: an index or view that comes after it changes the mark, and would
+  // otherwise be lost without a word.
+  const auto mark = dependents_mark_sql(m);
+  const auto now = text_of(env.session.exec("SELECT " + mark).one("dependents")[0]);
+  if (const auto changed = dependent_blockers(env, m); !changed.empty()) throw error_of(changed, m.row.name);
+  Crossing crossing;
+  crossing.locks_table = true;
+  crossing.recheck = recheck(env, m, CompareDirection::forward, notes_policy(env, "rejects_open"));
+  crossing.recheck += raise_unless(fmt::format("{} = {}", mark, quote_literal(now)),
+                                   "something that hangs on the column was added or changed");
+  // The old triggers go first: between the renames they would name columns that are not there.
+  crossing.statements =
+      remove_triggers_sql(m, table) + rename(table, m.names.old_column, column.retired_name) +
+      rename(table, m.names.new_column, column.name) +
+      carry_over_sql(after, table, ledger, twins.not_null_check_valid(env.session)) +
+      install_backward_sql(after, table, default_value ? default_value->new_sql : std::nullopt);
+  if (type_changes(m)) crossing.statements += recreate_user_triggers_sql(env.session, m, table);
+  crossing.assignments = {refreshed_fingerprint(after)};
+  if (const auto pass = newest_pass(env.session, m.row.id, "compare")) {
+    crossing.evidence = nlohmann::json{{"comparison",
+                                        {{"pass", pass->id},
+                                         {"rows", pass->rows_read},
+                                         {"differences", pass->differences},
+                                         {"excepted", pass->excepted}}}}
+                            .dump();
+  }
+  return crossing;
+}
+
+Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
+  const auto table = current_table(env.session, m);
+  const auto ledger = load_ledger(env.session, m.row.id);
+  const auto after = in_phase(m, Phase::compare);
+  const auto& column = m.binding.column;
+  Crossing crossing;
+  crossing.locks_table = true;
+  crossing.recheck = recheck(env, m, CompareDirection::backward, notes_policy(env, "misfits_open"));
+  crossing.statements = remove_triggers_sql(m, table) +
+                        rename(table, m.names.new_column, column.shadow_name) +
+                        rename(table, m.names.old_column, column.name) +
+                        carry_back_sql(after, table, ledger) + reinstall_forward_sql(after, table);
+  if (type_changes(m)) crossing.statements += recreate_user_triggers_sql(env.session, m, table);
+  // Values written under the new name may not be what forward gives: they are replayed and compared again. A
+  // misfit is over with the switch back; its notes would read as rejects.
+  crossing.statements += fmt::format(
+      "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {0}::uuid AND kind IN ('replay', "
+      "'compare');\n"
+      "UPDATE crossfade.misfit SET state = 'closed', closed_at = clock_timestamp() WHERE migration_id = "
+      "{0}::uuid"
+      " AND state = 'open';\n"
+      "DELETE FROM crossfade.reject_note WHERE migration_id = {0}::uuid;\n",
+      quote_literal(m.row.id.text));
+  crossing.assignments = {refreshed_fingerprint(after)};
+  crossing.evidence = nlohmann::json{{"misfits_open", open_misfits(env.session, m.row.id)}}.dump();
+  return crossing;
+}
+
+StepResult SwitchedHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
+  const auto table = current_table(env.session, m);
+  if (auto unsettled = settle_column(env, m, m.names.new_column, lock_)) return *unsettled;
+  resolve_misfits(env.session, m, table);
+  return run_comparison(env, m, CompareDirection::backward, slice);
+}
+
+StepResult SwitchedHandler::refresh(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
+  resolve_misfits(env.session, m, current_table(env.session, m));
+  return run_comparison(env, m, CompareDirection::backward, slice);
+}
+
+std::vector<Blocker> SwitchedHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
+  std::vector<Blocker> blockers;
+  if (const auto left = soak_left_seconds(env, m); left > 0) {
+    blockers.push_back({ErrorCode::soak_not_over,
+                        fmt::format("soak = {}: {} h {} min are left", format_duration(m.spec.soak),
+                                    static_cast<long>(left) / 3600, static_cast<long>(left) % 3600 / 60 + 1),
+                        "", "wait; until then 'crossfade rollback " + m.row.name + "' goes back"});
+  }
+  for (auto& blocker : comparison_blockers(env, m, CompareDirection::backward))
+    blockers.push_back(std::move(blocker));
+  if (env.confirmation != m.row.name) {
+    blockers.push_back({ErrorCode::confirmation_missing,
+                        "confirmation by name: dropping the old column cannot be undone", "",
+                        fmt::format("confirm it by name: crossfade next {0} --confirm {0}", m.row.name)});
+  }
+  return blockers;
+}
+
+std::vector<Blocker> SwitchedHandler::rollback_blockers(PhaseEnv& env, const Migration& m) {
+  std::vector<Blocker> blockers;
+  const auto misfits = open_misfits(env.session, m.row.id);
+  if (misfits > 0) {
+    // Accepted, they come back as NULL, which this column cannot hold.
+    const bool never = m.binding.column.not_null;
+    blockers.push_back(
+        {ErrorCode::rollback_refused,
+         fmt::format("{} values written since the switch do not fit the old column{}", misfits,
+                     never ? ", which is NOT NULL" : " and would be lost"),
+         never ? "" : "misfits_open",
+         fmt::format("see 'crossfade misfits {}'{}", m.row.name, never ? " and change them first" : "")});
+  }
+  if (m.binding.column.one_way) {
+    blockers.push_back(
+        {ErrorCode::rollback_refused,
+         "the migration is one-way: rows written since the switch come back as the old column can hold them",
+         "one_way_rollback", ""});
+  }
+  for (auto& blocker : comparison_blockers(env, m, CompareDirection::backward))
+    blockers.push_back(std::move(blocker));
+  for (auto& blocker : old_snapshot_blockers(env, m)) blockers.push_back(std::move(blocker));
+  return blockers;
+}
+
+Crossing recapture_crossing(PhaseEnv& env, const Migration& m) {
+  const auto table = current_table(env.session, m);
+  const auto ledger = load_ledger(env.session, m.row.id);
+  const auto* default_value = ledger.find(DependentKind::default_value);
+  Crossing crossing;
+  crossing.locks_table = true;
+  crossing.statements =
+      remove_triggers_sql(m, table) +
+      install_backward_sql(m, table, default_value ? default_value->new_sql : std::nullopt) +
+      fmt::format(
+          "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {}::uuid AND kind = 'compare';\n",
+          quote_literal(m.row.id.text));
+  crossing.assignments = {refreshed_fingerprint(m)};
+  return crossing;
+}
+
+}  // namespace crossfade

@@ -1,0 +1,39 @@
+#include "user_triggers.hpp"
+
+#include <fmt/format.h>
+
+#include "crossfade/core/error.hpp"
+
+namespace crossfade {
+
+namespace {
+
+std::string_view enable_clause(const std::string& state) {
+  if (state == "D") return "DISABLE TRIGGER";
+  if (state == "R") return "ENABLE REPLICA TRIGGER";
+  return state == "A" ? "ENABLE ALWAYS TRIGGER" : "";
+}
+
+}  // namespace
+
+std::string recreate_user_triggers_sql(SqlSession& session, const Migration& m, const QualifiedName& table) {
+  std::string sql;
+  const auto triggers = session.exec(
+      "SELECT t.tgname, pg_get_triggerdef(t.oid), t.tgenabled, obj_description(t.oid, 'pg_trigger')"
+      " FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_language l ON l.oid = p.prolang"
+      " WHERE t.tgrelid = $1::oid AND NOT t.tgisinternal AND (t.tgtype & 1) = 1 AND l.lanname = 'plpgsql'"
+      " AND t.tgname NOT IN ($2, $3) ORDER BY t.oid",
+      {std::to_string(m.row.table_oid.value), m.generated.trigger("insert"), m.generated.trigger("update")});
+  for (const auto& row : triggers.rows) {
+    const auto name = quote_identifier(text_of(row[0]));
+    sql += fmt::format("DROP TRIGGER {} ON {};\n{};\n", name, table.sql(), text_of(row[1]));
+    if (const auto clause = enable_clause(text_of(row[2])); !clause.empty()) {
+      sql += fmt::format("ALTER TABLE {} {} {};\n", table.sql(), clause, name);
+    }
+    if (row[3])
+      sql += fmt::format("COMMENT ON TRIGGER {} ON {} IS {};\n", name, table.sql(), quote_literal(*row[3]));
+  }
+  return sql;
+}
+
+}  // namespace crossfade
