@@ -1,0 +1,63 @@
+// What `status` answers: where are we, is it moving, what is it waiting for, how do I go back, what would I
+// lose. Computed when asked; nothing of it is stored.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "crossfade/core/phase.hpp"
+
+namespace crossfade {
+
+struct StatusReport {
+  std::string migration, id, table, mode;
+  Phase phase = Phase::planned;
+  Status status = Status::settled;
+  std::string reason;  // why failed or paused; empty otherwise
+  std::int64_t epoch = 0;
+  std::string since, operator_name, version;
+  std::string runner;  // "operator on host, backend pid N" while one holds the lease; empty otherwise
+  struct Units {
+    std::int64_t total = 0, done = 0;
+  } units;
+  struct Rows {
+    std::int64_t done = 0, written = 0, estimated = 0;
+  } rows;
+  double rate_rows_per_second = 0;
+  std::optional<std::pair<std::int64_t, std::int64_t>> eta_seconds;
+  struct Pace {
+    std::int64_t limit_rows_per_second = 0;
+    std::string state = "idle";
+    std::optional<std::string> reason;
+  } pace;
+  std::int64_t rejects = 0;
+  std::optional<std::int64_t> differences;  // of the newest full pass; absent until one has ended
+  std::int64_t excepted = 0, misfits = 0;
+  struct Next {
+    std::optional<Phase> phase;
+    bool ready = false;
+    std::vector<std::string> waiting_for;
+  } next;
+  struct Rollback {
+    std::optional<Phase> phase;
+    bool possible = false;
+    std::optional<std::string> loses;
+  } rollback;
+  struct Commands {
+    std::string next, rollback;
+  } commands;
+  struct Switch {
+    std::int64_t attempts = 0;
+    std::optional<double> lock_held_ms, lock_wait_ms;
+    std::int64_t sessions_waited = 0;
+  } switched;
+  std::string redis = "absent";
+  std::string strategy;  // how live writes are answered, in one sentence
+};
+
+// One JSON object, keys as in docs/cli.md; stable.
+std::string to_json(const StatusReport& report);
+
+}  // namespace crossfade

@@ -1,0 +1,88 @@
+// diffs: the rows in which the newest comparison found the two sides to differ.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "events.hpp"
+#include "text_table.hpp"
+#include "verbs.hpp"
+
+namespace crossfade::cli {
+
+namespace {
+
+std::string key_text(const Key& key) { return fmt::format("{}", fmt::join(key.parts, ", ")); }
+
+Json value_or_null(const SqlValue& value) { return value ? Json(*value) : Json(); }
+
+Json difference_object(const DifferenceValues& found) {
+  Json object{{"key", found.difference.key.parts},
+              {"old_hash", found.difference.old_hash},
+              {"new_hash", found.difference.new_hash},
+              {"sqlstate", text_or_null(found.difference.sqlstate)},
+              {"at", found.difference.at},
+              {"repaired_at", text_or_null(found.difference.repaired_at)}};
+  if (found.values) {
+    object["old"] = value_or_null(found.values->first);
+    object["new"] = value_or_null(found.values->second);
+  }
+  return object;
+}
+
+void print_differences(const Command& command, const std::vector<DifferenceValues>& differences,
+                       Migrator::ShowValues show) {
+  if (differences.empty()) {
+    command.output.print("The newest comparison found no difference.\n");
+    return;
+  }
+  const bool with_values = show == Migrator::ShowValues::yes;
+  TextTable table({{"key"},
+                   {with_values ? "old value" : "old hash"},
+                   {with_values ? "new value" : "new hash"},
+                   {"sqlstate"},
+                   {"found"},
+                   {"repaired"}});
+  for (const DifferenceValues& found : differences) {
+    const DifferenceRow& row = found.difference;
+    std::vector<std::string> cells{key_text(row.key), row.old_hash,       row.new_hash,
+                                   row.sqlstate,      short_time(row.at), short_time(row.repaired_at)};
+    if (with_values) {
+      cells[1] = found.values ? found.values->first.value_or("NULL") : "(row is gone)";
+      cells[2] = found.values ? found.values->second.value_or("NULL") : "";
+    }
+    table.add(cells);
+  }
+  command.output.print(table.text(command.output.style()));
+}
+
+}  // namespace
+
+int run_diffs(const Command& command, const DiffsArguments& arguments) {
+  const MigrationRef ref = reference(command, arguments.name);
+  Events events(command.output, Events::Stream::answer);
+  Door migrator(command, arguments.repair ? Door::Redis::used : Door::Redis::unused, &events);
+  std::optional<std::int64_t> repaired;
+  if (arguments.repair) repaired = migrator->repair(ref);
+  events.end();
+  const auto show = arguments.show_values ? Migrator::ShowValues::yes : Migrator::ShowValues::no;
+  const auto differences = migrator->differences(ref, show);
+  if (command.output.json()) {
+    Json answer{{"migration", ref.name}};
+    if (repaired) answer["repaired"] = *repaired;
+    answer["differences"] = Json::array();
+    for (const DifferenceValues& found : differences)
+      answer["differences"].push_back(difference_object(found));
+    command.output.object(answer);
+    return 0;
+  }
+  print_differences(command, differences, show);
+  if (repaired) {
+    command.output.print(
+        fmt::format("{} rows repaired. A repaired row counts as verified only after another full "
+                    "comparison.\n",
+                    grouped(*repaired)));
+    print_commands(command, {.next = fmt::format("crossfade compare {}", ref.name), .rollback = ""});
+  }
+  return 0;
+}
+
+}  // namespace crossfade::cli

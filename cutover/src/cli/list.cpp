@@ -1,0 +1,100 @@
+// list and history: every migration of the database, and what happened to one.
+#include <fmt/format.h>
+
+#include "text_table.hpp"
+#include "verbs.hpp"
+
+namespace crossfade::cli {
+
+namespace {
+
+Json brief_object(const StatusReport& report) {
+  return {{"migration", report.migration},
+          {"id", report.id},
+          {"table", report.table},
+          {"mode", report.mode},
+          {"phase", to_text(report.phase)},
+          {"status", to_text(report.status)},
+          {"reason", text_or_null(report.reason)},
+          {"epoch", report.epoch},
+          {"since", report.since},
+          {"operator", report.operator_name},
+          {"version", report.version},
+          {"runner", text_or_null(report.runner)}};
+}
+
+Json transition_object(const TransitionRecord& record) {
+  return {{"number", record.number},
+          {"at", record.at},
+          {"event", record.event},
+          {"from", text_or_null(record.from)},
+          {"to", text_or_null(record.to)},
+          {"operator", record.operator_name},
+          {"host", record.host},
+          {"version", record.version},
+          {"evidence", record.evidence.empty() ? Json::object() : parsed(record.evidence)}};
+}
+
+// {"attempts":2,"held":"1 ms"} as attempts=2 held=1 ms; what is nested stays JSON.
+std::string evidence_text(const std::string& evidence) {
+  if (evidence.empty()) return "";
+  const Json object = parsed(evidence);
+  if (!object.is_object()) return evidence;
+  std::string text;
+  for (const auto& [key, value] : object.items()) {
+    if (!text.empty()) text += ' ';
+    text += fmt::format("{}={}", key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
+}  // namespace
+
+int run_list(const Command& command) {
+  Door migrator(command, Door::Redis::unused);
+  const auto reports = migrator->list();
+  if (command.output.json()) {
+    Json array = Json::array();
+    for (const StatusReport& report : reports) array.push_back(brief_object(report));
+    command.output.object(array);
+    return 0;
+  }
+  if (reports.empty()) {
+    command.output.print("There is no migration yet.\n");
+    print_commands(command, {.next = "crossfade plan SPEC", .rollback = ""});
+    return 0;
+  }
+  TextTable table({{"name"}, {"table"}, {"phase"}, {"status"}, {"since"}, {"runner"}, {"id"}});
+  for (const StatusReport& report : reports) {
+    table.add({report.migration, report.table, std::string(to_text(report.phase)),
+               std::string(to_text(report.status)), short_time(report.since), report.runner, report.id});
+  }
+  command.output.print(table.text(command.output.style()));
+  return 0;
+}
+
+int run_history(const Command& command, const NameArguments& arguments) {
+  const MigrationRef ref = reference(command, arguments.name);
+  Door migrator(command, Door::Redis::unused);
+  const auto records = migrator->history(ref);
+  if (command.output.json()) {
+    Json array = Json::array();
+    for (const TransitionRecord& record : records) array.push_back(transition_object(record));
+    command.output.object({{"migration", ref.name}, {"transitions", array}});
+    return 0;
+  }
+  if (records.empty()) {
+    command.output.print(fmt::format("{} has not changed its phase yet.\n", ref.name));
+    return 0;
+  }
+  TextTable table(
+      {{"#", TextTable::Align::right}, {"at"}, {"event"}, {"from"}, {"to"}, {"by"}, {"evidence"}});
+  for (const TransitionRecord& record : records) {
+    table.add({std::to_string(record.number), short_time(record.at), record.event, record.from, record.to,
+               fmt::format("{} on {}", record.operator_name, record.host), evidence_text(record.evidence)});
+  }
+  command.output.print(table.text(command.output.style()));
+  return 0;
+}
+
+}  // namespace crossfade::cli

@@ -1,0 +1,185 @@
+#include "status_text.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace crossfade::cli {
+
+namespace {
+
+std::string counted(std::int64_t number, std::string_view singular, std::string_view plural) {
+  return fmt::format("{} {}", grouped(number), number == 1 ? singular : plural);
+}
+
+std::string with_reason(std::string text, std::string_view reason) {
+  if (!reason.empty()) text += fmt::format(": {}", one_line(reason));
+  return text;
+}
+
+std::string coloured_status(Status status, const Style& style) {
+  const std::string_view word = to_text(status);
+  switch (status) {
+    case Status::running:
+      return style.cyan(word);
+    case Status::paused:
+      return style.yellow(word);
+    case Status::settled:
+      return style.green(word);
+    case Status::failed:
+      return style.red(word);
+  }
+  std::abort();
+}
+
+std::string speed(const StatusReport& report) {
+  std::string text;
+  if (report.rate_rows_per_second > 0) {
+    text += fmt::format(", {} rows/s", grouped(static_cast<long long>(report.rate_rows_per_second)));
+  }
+  if (report.eta_seconds) {
+    const std::string low = clock_time(static_cast<double>(report.eta_seconds->first));
+    const std::string high = clock_time(static_cast<double>(report.eta_seconds->second));
+    text += low == high ? fmt::format(", {} left", low) : fmt::format(", {} to {} left", low, high);
+  }
+  if (report.pace.limit_rows_per_second > 0) {
+    text += fmt::format(", limited to {} rows/s", grouped(report.pace.limit_rows_per_second));
+  }
+  return text;
+}
+
+// Is it moving, and if not, why not?
+std::string movement(const StatusReport& report, const Style& style) {
+  switch (report.status) {
+    case Status::settled:
+      return is_closed(report.phase) ? "closed" : "no: this phase has no work left";
+    case Status::paused:
+      return style.yellow(with_reason("no: paused", report.reason)) +
+             fmt::format("; go on with crossfade resume {}", report.migration);
+    case Status::failed:
+      return style.red(with_reason("no: failed", report.reason));
+    case Status::running:
+      break;
+  }
+  if (report.runner.empty()) return style.yellow("no: nobody is working on it");
+  if (report.pace.state == "throttled" || report.pace.state == "paused") {
+    return style.yellow(
+               with_reason(fmt::format("yes, {}", report.pace.state), report.pace.reason.value_or(""))) +
+           speed(report);
+  }
+  return style.green("yes") + speed(report);
+}
+
+std::string work(const StatusReport& report) {
+  std::string text = grouped(report.rows.done);
+  if (report.rows.estimated > 0) {
+    const double share =
+        100.0 * static_cast<double>(report.rows.done) / static_cast<double>(report.rows.estimated);
+    text +=
+        fmt::format(" of about {} rows ({:.0f} %)", grouped(report.rows.estimated), std::min(share, 100.0));
+  } else {
+    text += " rows";
+  }
+  text += fmt::format(", {} written", grouped(report.rows.written));
+  if (report.units.total > 0) text += fmt::format(", {} of {} units", report.units.done, report.units.total);
+  return text;
+}
+
+std::string problems(const StatusReport& report, const Style& style) {
+  std::vector<std::string> parts;
+  const auto count = [&](std::int64_t number, std::string_view singular, std::string_view plural) {
+    const std::string text = counted(number, singular, plural);
+    parts.push_back(number == 0 ? text : style.red(text));
+  };
+  count(report.rejects, "reject", "rejects");
+  if (report.differences) {
+    count(*report.differences, "difference", "differences");
+  } else {
+    parts.emplace_back("not compared yet");
+  }
+  count(report.misfits, "misfit", "misfits");
+  if (report.excepted > 0) parts.push_back(fmt::format("{} excepted", grouped(report.excepted)));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string switch_text(const StatusReport& report) {
+  std::string text = counted(report.switched.attempts, "lock attempt", "lock attempts");
+  if (report.switched.lock_held_ms)
+    text += fmt::format(", lock held {:.1f} ms", *report.switched.lock_held_ms);
+  if (report.switched.lock_wait_ms)
+    text += fmt::format(", waited {:.1f} ms for it", *report.switched.lock_wait_ms);
+  if (report.switched.sessions_waited > 0)
+    text += ", " + counted(report.switched.sessions_waited, "session waited", "sessions waited");
+  return text;
+}
+
+class Screen {
+ public:
+  explicit Screen(const Style& style) : style_(style) {}
+  void line(std::string_view label, const std::string& value) {
+    text_ += fmt::format("{} {}\n", style_.dim(fmt::format("  {:<11}", label)), value);
+  }
+  void heading(const std::string& value) { text_ += value + "\n"; }
+  const std::string& text() const { return text_; }
+
+ private:
+  const Style& style_;
+  std::string text_;
+};
+
+// What is it waiting for, is it safe to go on, how?
+void add_next(const StatusReport& report, const Style& style, Screen& screen) {
+  if (!report.next.phase) {
+    screen.line("go on", "there is no way on");
+    return;
+  }
+  const std::string_view phase = to_text(*report.next.phase);
+  screen.line("go on", report.next.ready ? style.green(fmt::format("to {}: ready", phase))
+                                         : style.yellow(fmt::format("to {}: not yet", phase)));
+  for (const std::string& reason : report.next.waiting_for) screen.line("", "- " + one_line(reason));
+  if (!report.commands.next.empty()) screen.line("", style.bold(report.commands.next));
+}
+
+// How do I go back, and what would I lose?
+void add_rollback(const StatusReport& report, const Style& style, Screen& screen) {
+  if (!report.rollback.phase) {
+    screen.line("go back", "there is no way back");
+    return;
+  }
+  const std::string_view phase = to_text(*report.rollback.phase);
+  const std::string loses = report.rollback.loses ? style.yellow(one_line("loses " + *report.rollback.loses))
+                                                  : std::string("loses nothing");
+  screen.line("go back", report.rollback.possible ? fmt::format("to {}: possible; {}", phase, loses)
+                                                  : style.red(fmt::format("to {}: not possible now", phase)) +
+                                                        (report.rollback.loses ? "; " + loses : ""));
+  if (!report.commands.rollback.empty()) screen.line("", style.bold(report.commands.rollback));
+}
+
+}  // namespace
+
+std::string status_text(const StatusReport& report, const Style& style) {
+  Screen screen(style);
+  screen.heading(
+      fmt::format("{}  {}  {}", style.bold(report.migration), one_line(report.table), report.mode));
+  screen.line("phase",
+              fmt::format("{}, {}, since {}, epoch {}", style.bold(to_text(report.phase)),
+                          coloured_status(report.status, style), short_time(report.since), report.epoch));
+  screen.line("moving", movement(report, style));
+  if (!report.runner.empty()) screen.line("runner", one_line(report.runner));
+  if (report.units.total > 0 || report.rows.done > 0) screen.line("work", work(report));
+  screen.line("problems", problems(report, style));
+  if (report.switched.attempts > 0) screen.line("switch", switch_text(report));
+  add_next(report, style, screen);
+  add_rollback(report, style, screen);
+  if (!report.strategy.empty()) screen.line("strategy", one_line(report.strategy, 400));
+  screen.line("redis", report.redis == "lost" ? style.yellow("lost; everything works, more slowly observed")
+                                              : report.redis);
+  screen.line(
+      "id", fmt::format("{}, by {}, version {}", report.id, one_line(report.operator_name), report.version));
+  return screen.text();
+}
+
+}  // namespace crossfade::cli

@@ -1,0 +1,13 @@
+// The screen of `status`: for somebody who was woken up and has to decide.
+#pragma once
+
+#include <string>
+
+#include "crossfade/cutover/status_report.hpp"
+#include "terminal.hpp"
+
+namespace crossfade::cli {
+
+std::string status_text(const StatusReport& report, const Style& style);
+
+}  // namespace crossfade::cli

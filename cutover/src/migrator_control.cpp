@@ -1,0 +1,251 @@
+// The verbs that look and steer: history, pause, resume, tune, compare, differences, rejects, misfits,
+// recapture, adopt.
+#include <fmt/format.h>
+
+#include "crossfade/core/catalog.hpp"
+#include "crossfade/core/error.hpp"
+#include "crossfade/core/failpoint.hpp"
+#include "crossfade/shadow/capture.hpp"
+#include "migrator_impl.hpp"
+
+namespace crossfade {
+
+std::vector<TransitionRecord> Migrator::history(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "history");
+  return StateStore(session).history(impl_->resolve(session, ref).id);
+}
+
+std::optional<ProfileReport> Migrator::dry_run_report(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "status");
+  const auto pass = newest_pass(session, impl_->resolve(session, ref).id, "profile");
+  if (!pass || pass->state != "ended" || pass->result == "{}") return std::nullopt;
+  return profile_from_json(pass->result);
+}
+
+bool Migrator::pause(const MigrationRef& ref, const std::string& reason) {
+  auto session = impl_->open(ref.name, "pause");
+  const auto row = impl_->resolve(session, ref);
+  impl_->require_identity(session, row);
+  if (row.status == Status::paused) return false;
+  if (!change_status(session, row.id, Event::pause, reason, std::nullopt)) {
+    throw Error(ErrorCode::illegal_transition,
+                fmt::format("migration {} has no running work to pause ({}, {})", row.name,
+                            to_text(row.phase), to_text(row.status)),
+                "see 'crossfade status " + row.name + "'", row.name);
+  }
+  session.exec(
+      "INSERT INTO crossfade.pause (migration_id, kind, reason, changed_by) VALUES ($1, 'operator', $2, $3)",
+      {row.id.text, reason, impl_->options.operator_name});
+  CursorCache(impl_->options.redis).publish_control(row.id, "pause");
+  return true;
+}
+
+bool Migrator::resume(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "resume");
+  const auto row = impl_->resolve(session, ref);
+  impl_->require_identity(session, row);
+  if (!change_status(session, row.id, Event::resume, "", std::nullopt)) return false;
+  session.exec(
+      "UPDATE crossfade.pause SET ended_at = clock_timestamp() WHERE migration_id = $1 AND ended_at IS NULL",
+      {row.id.text});
+  CursorCache(impl_->options.redis).publish_control(row.id, "resume");
+  return true;
+}
+
+Tuning Migrator::tuning(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "tune");
+  const auto m = migration_of(impl_->resolve(session, ref));
+  return StateStore(session).tuning(m.row.id, m.spec.tuning);
+}
+
+void Migrator::tune(const MigrationRef& ref,
+                    const std::vector<std::pair<std::string, std::string>>& settings) {
+  auto session = impl_->open(ref.name, "tune");
+  const auto row = impl_->resolve(session, ref);
+  impl_->require_identity(session, row);
+  StateStore store(session);
+  const auto m = migration_of(row);
+  Tuning tuning = store.tuning(row.id, m.spec.tuning);
+  for (const auto& [key, value] : settings) set_tuning(tuning, key, value);
+  if (tuning.order == SweepOrder::physical || tuning.interleave > 1 || tuning.max_replication_lag ||
+      !tuning.probe.empty()) {
+    throw Error(ErrorCode::not_supported_yet,
+                "physical order, interleaving, replication lag and probes are not supported yet",
+                "leave order, interleave, max_replication_lag and probe at their defaults");
+  }
+  Transaction transaction(session);
+  for (const auto& [key, value] : settings) {
+    store.set_tuning(row.id, key, tuning_value(tuning, key), impl_->options.operator_name);
+  }
+  transaction.commit();
+  CursorCache(impl_->options.redis).publish_control(row.id, "tune");
+}
+
+namespace {
+
+CompareDirection direction_of(const MigrationRow& row) {
+  if (row.phase == Phase::switched) return CompareDirection::backward;
+  if (row.phase == Phase::compare || row.phase == Phase::dual_write) return CompareDirection::forward;
+  throw Error(ErrorCode::illegal_transition,
+              fmt::format("phase {} has nothing to compare", to_text(row.phase)),
+              "both sides exist in dual_write, compare and switched", row.name);
+}
+
+std::string word(CompareDirection direction) {
+  return direction == CompareDirection::forward ? "forward" : "backward";
+}
+
+}  // namespace
+
+PassRow Migrator::compare(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "compare");
+  const auto row = impl_->resolve(session, ref);
+  impl_->require_identity(session, row);
+  const auto direction = direction_of(row);
+  Runner runner(impl_->runner_setup(row, stop_));
+  const auto m = runner.load();
+  auto& env = runner.env();
+  const auto table = current_table(env.session, m);
+  if (direction == CompareDirection::backward) resolve_misfits(env.session, m, table);
+  env.session.exec(
+      "UPDATE crossfade.migration SET last_write_xid = pg_snapshot_xmax(pg_current_snapshot())"
+      " WHERE id = $1",
+      {row.id.text});
+  Comparator comparator(m, table, direction);
+  const auto pass = comparator.open_pass(env.session);
+  const auto estimate =
+      int_of(env.session
+                 .exec("SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = $1::oid",
+                       {std::to_string(m.row.table_oid.value)})
+                 .one("table")[0]);
+  const auto progress = [&](std::int64_t rows) {
+    if (impl_->listener != nullptr)
+      impl_->listener->on_progress({m.row.name, m.row.phase, rows, estimate, "comparing"});
+  };
+  while (!comparator.run(env.session, env.cache, pass, std::chrono::milliseconds(500), stop_, progress))
+    runner.check();
+  return *newest_pass(env.session, row.id, "compare", word(direction));
+}
+
+std::vector<DifferenceValues> Migrator::differences(const MigrationRef& ref, ShowValues show) {
+  auto session = impl_->open(ref.name, "diffs");
+  const auto row = impl_->resolve(session, ref);
+  std::vector<DifferenceValues> found;
+  const auto direction =
+      row.phase == Phase::switched ? CompareDirection::backward : CompareDirection::forward;
+  const auto pass = newest_pass(session, row.id, "compare", word(direction));
+  if (!pass || !has_capture(row.phase)) return found;
+  const auto m = migration_of(row);
+  const Comparator comparator(m, current_table(session, m), direction);
+  for (auto& difference : comparator.differences(session, pass->id)) {
+    DifferenceValues values{difference, std::nullopt};
+    if (show == ShowValues::yes) values.values = comparator.values(session, difference.key);
+    found.push_back(std::move(values));
+  }
+  return found;
+}
+
+std::int64_t Migrator::repair(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "repair");
+  const auto row = impl_->resolve(session, ref);
+  impl_->require_identity(session, row);
+  const auto direction = direction_of(row);
+  Runner runner(impl_->runner_setup(row, stop_));
+  const auto m = runner.load();
+  auto& env = runner.env();
+  const auto pass = newest_pass(env.session, row.id, "compare", word(direction));
+  if (!pass) return 0;
+  Comparator comparator(m, current_table(env.session, m), direction);
+  const auto written = comparator.repair(env.session, pass->id);
+  failpoint::hit("repair.after");
+  env.session.exec(
+      "UPDATE crossfade.migration SET last_write_xid = pg_snapshot_xmax(pg_current_snapshot())"
+      " WHERE id = $1",
+      {row.id.text});
+  return written;
+}
+
+std::vector<RejectRow> Migrator::rejects(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "rejects");
+  return list_rejects(session, impl_->resolve(session, ref).id);
+}
+
+Resolution Migrator::retry_rejects(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "rejects");
+  const auto row = impl_->resolve(session, ref);
+  impl_->require_identity(session, row);
+  if (!has_capture(row.phase) || row.phase == Phase::switched) {
+    throw Error(ErrorCode::illegal_transition,
+                fmt::format("phase {} has no rejects to retry", to_text(row.phase)),
+                "rejects exist from backfill to compare", row.name);
+  }
+  Runner runner(impl_->runner_setup(row, stop_));
+  const auto m = runner.load();
+  const auto table = current_table(runner.env().session, m);
+  auto& env = runner.env();
+  // What this writes is younger than any comparison so far, which must therefore be made again.
+  return resolve_rejects(env.session, m, table, env.token,
+                         [&] { void_passes(env.session, row.id, "compare"); });
+}
+
+std::vector<RejectRow> Migrator::misfits(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "misfits");
+  const auto row = impl_->resolve(session, ref);
+  if (row.phase == Phase::switched) {
+    const auto m = migration_of(row);
+    resolve_misfits(session, m, current_table(session, m));
+  }
+  return list_misfits(session, row.id);
+}
+
+// The capture is removed and made again. Before the switch everything is swept once more; after it the
+// comparison finds what the old column missed in between, and repair writes it.
+PhaseReport Migrator::recapture(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "recapture");
+  const auto row = impl_->resolve(session, ref);
+  impl_->require_identity(session, row);
+  if (!has_capture(row.phase)) {
+    throw Error(ErrorCode::illegal_transition, fmt::format("phase {} has no capture", to_text(row.phase)), "",
+                row.name);
+  }
+  Runner runner(impl_->runner_setup(row, stop_));
+  if (row.phase == Phase::switched) {
+    runner.reinstall_backward_capture();
+  } else {
+    while (runner.load().row.phase != Phase::dry_run) {
+      runner.check();
+      runner.go_back();
+    }
+    runner.settle();
+    runner.advance();
+  }
+  const auto now = runner.load().row;
+  return {now.name, now.phase, now.status};
+}
+
+void Migrator::adopt() {
+  auto session = impl_->open("", "adopt");
+  const auto& now = session.identity();
+  for (const auto& row : StateStore(session).list()) {
+    if (is_closed(row.phase)) continue;
+    // Settled work is not settled here: fail and retry lead back to running by legal events.
+    if (row.status == Status::settled && has_capture(row.phase)) {
+      change_status(session, row.id, Event::fail, "adopted", std::nullopt);
+      change_status(session, row.id, Event::retry, "", std::nullopt);
+    }
+    Transaction transaction(session);
+    session.exec("UPDATE crossfade.pass SET state = 'void' WHERE migration_id = $1 AND kind <> 'profile'",
+                 {row.id.text});
+    session.exec(
+        "UPDATE crossfade.migration SET system_identifier = $2, database_oid = $3::oid, timeline = $4,"
+        " token = gen_random_uuid(), epoch = epoch + 1, lease_until = NULL, runner_pid = NULL,"
+        " runner_backend_start = NULL, last_write_xid = CASE WHEN last_write_xid IS NULL THEN NULL"
+        " ELSE pg_current_xact_id() END, capture_xid = CASE WHEN capture_xid IS NULL THEN NULL"
+        " ELSE pg_current_xact_id() END WHERE id = $1",
+        {row.id.text, now.system_identifier, std::to_string(now.database_oid), now.timeline});
+    transaction.commit();
+    CursorCache(impl_->options.redis).forget(row.id);
+  }
+}
+
+}  // namespace crossfade

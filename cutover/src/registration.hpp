@@ -1,0 +1,33 @@
+// From a spec to a bound migration: what `plan` shows and `start` stores, by the same code.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "crossfade/core/finding.hpp"
+#include "crossfade/cutover/migrator.hpp"
+#include "crossfade/shadow/binding.hpp"
+#include "crossfade/shadow/dependents.hpp"
+
+namespace crossfade {
+
+struct Registration {
+  MigrationRow row;
+  Spec spec;
+  Binding binding;
+  Ledger ledger;
+  std::vector<Finding> findings;
+  bool usable = false;  // bound and keyed: the row can be inserted
+};
+
+// Resolves, binds and inspects, in the caller's transaction (which `plan` rolls back). Creates the expression
+// functions.
+Registration register_spec(SqlSession& session, const SpecSource& source, const MigratorOptions& options);
+
+// sha256 of the canonical text, by the server.
+std::string spec_hash(SqlSession& session, const Spec& spec);
+
+PlanReport plan_report(SqlSession& session, const Registration& registration,
+                       const std::function<SqlSession(const std::string&)>& connect);
+
+}  // namespace crossfade

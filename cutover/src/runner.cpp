@@ -1,0 +1,287 @@
+#include "runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "crossfade/core/catalog.hpp"
+#include "crossfade/core/failpoint.hpp"
+#include "crossfade/core/log.hpp"
+#include "crossfade/core/state_store.hpp"
+#include "crossfade/shadow/fingerprint.hpp"
+
+namespace crossfade {
+
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds kSlice{500};
+constexpr std::chrono::seconds kFingerprintEvery{2};
+
+// What a step may throw that only an operator can answer.
+bool fails_the_phase(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::too_many_rejects:
+    case ErrorCode::rows_suppressed:
+    case ErrorCode::table_changed:
+    case ErrorCode::fingerprint_changed:
+    case ErrorCode::statement_failed:
+    case ErrorCode::undefined_table:
+    case ErrorCode::undefined_column:
+    case ErrorCode::permission_denied:
+    case ErrorCode::internal_error:
+      return !error.is_transient();
+    default:
+      return false;
+  }
+}
+
+// The phase is failed now, whatever the statement's own code says of its class.
+Error as_failed_phase(const Error& cause) {
+  if (cause.exit_status() == error_info(ErrorCode::phase_failed).exit_status) return cause;
+  return Error(ErrorCode::phase_failed, cause.message(), cause.hint(), cause.object())
+      .with_sqlstate(cause.sqlstate());
+}
+
+}  // namespace
+
+Runner::Runner(Setup setup)
+    : setup_(std::move(setup)),
+      session_(setup_.connect("runner")),
+      cache_(setup_.options->redis),
+      keeper_(setup_.connect, setup_.options->redis, setup_.id, setup_.options->operator_name,
+              setup_.options->host, setup_.patience, setup_.contention, stop_,
+              [this] { pass_on_interrupt(); }),
+      env_{session_,
+           cache_,
+           setup_.connect,
+           keeper_.token(),
+           setup_.confirmation,
+           setup_.accepted,
+           stop_,
+           interruptible_,
+           {}} {
+  silence_user_triggers(session_);
+  const auto stored = standing(StateStore(session_).acceptances(setup_.id));
+  env_.accepted.insert(env_.accepted.end(), stored.begin(), stored.end());
+}
+
+// From the keeper's thread. A statement of a phase change is never cancelled: only those that said they may
+// be.
+void Runner::pass_on_interrupt() {
+  if (!setup_.stop->load() && !stop_) return;
+  stop_ = true;
+  if (interruptible_) session_.cancel();
+}
+
+Migration Runner::load() {
+  auto m = migration_of(StateStore(session_).get(setup_.id));
+  if (m.row.token != env_.token) {
+    keeper_.check();
+    throw Error(ErrorCode::superseded, "another runner took the migration over", "see 'crossfade status'",
+                m.row.name);
+  }
+  return m;
+}
+
+void Runner::check() {
+  keeper_.check();
+  if (!setup_.stop->load()) return;
+  stop_ = true;
+  throw Error(ErrorCode::interrupted, "interrupted; nothing is lost", "run the command again to go on");
+}
+
+void Runner::report(const Migration& m, std::int64_t done, const std::string& note) {
+  if (setup_.stop->load()) stop_ = true;
+  if (setup_.listener == nullptr) return;
+  const auto estimate =
+      session_.exec("SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = $1::oid",
+                    {std::to_string(m.row.table_oid.value)});
+  setup_.listener->on_progress(
+      {m.row.name, m.row.phase, done, estimate.empty() ? 0 : int_of(estimate[0][0]), note});
+}
+
+void Runner::fail(const std::string& reason) {
+  change_status(session_, setup_.id, Event::fail, reason, env_.token);
+  log::write(log::Level::error, "phase_failed", {{"reason", reason}});
+}
+
+void Runner::hold_while_paused() {
+  bool told = false;
+  while (load().row.status == Status::paused) {
+    if (!told && setup_.listener != nullptr) setup_.listener->on_notice("paused: " + load().row.reason);
+    told = true;
+    check();
+    std::this_thread::sleep_for(milliseconds(200));
+  }
+}
+
+// Everything that the capture rests on is looked at every two seconds, so that a disabled trigger is found
+// while the sweep runs and not at the comparison.
+void Runner::watch_fingerprint(const Migration& m) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!has_capture(m.row.phase) || now - last_fingerprint_ < kFingerprintEvery) return;
+  last_fingerprint_ = now;
+  current_table(session_, m);
+  const auto changes = fingerprint_changes(m.row.fingerprint, read_fingerprint(session_, m));
+  if (changes.empty()) return;
+  std::string all;
+  for (const auto& change : changes) all += (all.empty() ? "" : ", ") + change;
+  throw Error(ErrorCode::fingerprint_changed, fmt::format("{}: {}", m.row.table.display(), all),
+              fmt::format("put it back, or re-create the capture with 'crossfade recapture {}'", m.row.name),
+              m.row.table.display());
+}
+
+// A table that was dropped makes any statement fail; what is told is that it was dropped.
+Error Runner::cause_of(const Error& error, const Migration& m) {
+  try {
+    current_table(session_, m);
+  } catch (const Error& gone) {
+    if (gone.code() == ErrorCode::table_changed) return gone;
+  }
+  return error;
+}
+
+void Runner::settle() {
+  auto m = load();
+  if (m.row.status == Status::failed) {
+    change_status(session_, setup_.id, Event::retry, "", env_.token);
+    m = load();
+  }
+  const auto handler = make_phase_handler(m.row.phase);
+  const auto phase = m.row.phase;
+  env_.progress = [&](std::int64_t done, std::int64_t, const std::string& note) { report(m, done, note); };
+  last_fingerprint_ = {};
+  while (m.row.status != Status::settled) {
+    check();
+    if (m.row.status == Status::paused) hold_while_paused();
+    cache_.put_phase(setup_.id, {m.row.phase, m.row.epoch, env_.token});
+    StepResult result;
+    try {
+      watch_fingerprint(m);
+      result = handler->step(env_, m, kSlice);
+    } catch (const Error& error) {
+      check();
+      if (error.is_transient()) {
+        log::write(log::Level::info, "step_undone", {{"sqlstate", error.sqlstate()}});
+        std::this_thread::sleep_for(milliseconds(200));
+        continue;
+      }
+      if (!fails_the_phase(error)) throw;
+      const auto cause = cause_of(error, m);
+      fail(cause.message());
+      throw as_failed_phase(cause);
+    }
+    switch (result.kind) {
+      case StepResult::Kind::again:
+        std::this_thread::sleep_for(result.pause);
+        break;
+      case StepResult::Kind::held:
+        std::this_thread::sleep_for(milliseconds(50));
+        break;
+      case StepResult::Kind::waiting:
+        throw error_of(result.blockers, m.row.name);
+      case StepResult::Kind::failed:
+        fail(error_of(result.blockers, m.row.name).message());
+        throw error_of(result.blockers, m.row.name);
+      case StepResult::Kind::settled:
+        failpoint::hit("settle.before");
+        change_status(session_, setup_.id, Event::settle, "", env_.token);
+        failpoint::hit("settle.after");
+        if (setup_.listener != nullptr) setup_.listener->on_settled(m.row.name, phase);
+        break;
+    }
+    m = load();
+    if (m.row.phase != phase) {
+      throw Error(ErrorCode::superseded,
+                  fmt::format("the migration is in phase {} now", to_text(m.row.phase)),
+                  "see 'crossfade status'", m.row.name);
+    }
+  }
+}
+
+void Runner::refresh(PhaseHandler& handler) {
+  while (true) {
+    check();
+    const auto m = load();
+    env_.progress = [&](std::int64_t done, std::int64_t, const std::string& note) { report(m, done, note); };
+    StepResult result;
+    try {
+      last_fingerprint_ = {};
+      watch_fingerprint(m);
+      result = handler.refresh(env_, m, kSlice);
+    } catch (const Error& error) {
+      keeper_.check();
+      if (!fails_the_phase(error)) throw;
+      const auto cause = cause_of(error, m);
+      fail(cause.message());
+      throw as_failed_phase(cause);
+    }
+    if (result.kind == StepResult::Kind::settled) return;
+    if (result.kind == StepResult::Kind::failed) {
+      fail(error_of(result.blockers, m.row.name).message());
+      throw error_of(result.blockers, m.row.name);
+    }
+    std::this_thread::sleep_for(result.pause);
+  }
+}
+
+TransitionRequest Runner::request(Event event) {
+  return {setup_.id,
+          event,
+          setup_.options->operator_name,
+          setup_.options->host,
+          setup_.options->cancel_blockers,
+          setup_.options->terminate_blockers,
+          [this](const std::string& sentence) {
+            if (setup_.listener != nullptr) setup_.listener->on_notice(sentence);
+          }};
+}
+
+void Runner::reinstall_backward_capture() {
+  crossfade::reinstall_backward_capture(env_, request(Event::retry));
+  cache_.publish_control(setup_.id, "recapture");
+}
+
+void Runner::change(Event event) {
+  const auto result = change_phase(env_, request(event));
+  const auto m = load();
+  if (!result.refused.empty()) throw error_of(result.refused, m.row.name);
+  cache_.put_phase(setup_.id, {m.row.phase, m.row.epoch, env_.token});
+  cache_.publish_control(setup_.id, to_text(m.row.phase));
+  if (is_closed(m.row.phase)) cache_.forget(setup_.id);
+  if (setup_.listener != nullptr) setup_.listener->on_phase(m.row.name, result.from, result.to);
+}
+
+void Runner::advance() {
+  const auto m = load();
+  const auto handler = make_phase_handler(m.row.phase);
+  const auto shut = unaccepted(handler->exit_blockers(env_, m), env_.accepted);
+  // What only time or a person can open is told before anything is read again for it.
+  const bool renewable = std::ranges::none_of(shut, [](const Blocker& blocker) {
+    return blocker.code == ErrorCode::soak_not_over || blocker.code == ErrorCode::confirmation_missing;
+  });
+  if (renewable) refresh(*handler);
+  change(Event::advance);
+}
+
+void Runner::go_back() {
+  const auto m = load();
+  const auto handler = make_phase_handler(m.row.phase);
+  if (relation_name(session_, m.row.table_oid)) {
+    // Only the switch back rests on a comparison; every other way back is open whatever the state of the
+    // work.
+    if (m.row.phase == Phase::switched) refresh(*handler);
+    auto prepared = handler->prepare_rollback(env_, m);
+    while (prepared.kind == StepResult::Kind::again) {
+      check();
+      std::this_thread::sleep_for(prepared.pause);
+      prepared = handler->prepare_rollback(env_, m);
+    }
+  }
+  change(Event::rollback);
+}
+
+}  // namespace crossfade

@@ -1,0 +1,62 @@
+// The one loop: drives a phase step by step until it is settled, with signals, lease, pause and fingerprint
+// looked at between steps.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "crossfade/cutover/migrator.hpp"
+#include "crossfade/phases/phase_handler.hpp"
+#include "lease_keeper.hpp"
+#include "transition.hpp"
+
+namespace crossfade {
+
+class Runner {
+ public:
+  struct Setup {
+    MigrationId id;
+    std::function<SqlSession(const std::string& role)> connect;
+    const MigratorOptions* options = nullptr;
+    ProgressListener* listener = nullptr;
+    std::atomic<bool>* stop = nullptr;  // the caller's
+    std::string confirmation;
+    std::vector<Acceptance> accepted;
+    std::chrono::milliseconds patience = kLeaseLength;
+    Contention contention = Contention::give_up;
+  };
+  explicit Runner(Setup setup);
+
+  // Works until the phase is settled; throws the Error of what it waits for or failed on.
+  void settle();
+  // Does what the settled phase owes, then changes the phase; throws the Error of a shut gate.
+  void advance();
+  void go_back();
+  void reinstall_backward_capture();
+
+  Migration load();
+  PhaseEnv& env() { return env_; }
+  void check();
+
+ private:
+  void pass_on_interrupt();
+  void hold_while_paused();
+  void fail(const std::string& reason);
+  Error cause_of(const Error& error, const Migration& migration);
+  void refresh(PhaseHandler& handler);
+  void watch_fingerprint(const Migration& migration);
+  TransitionRequest request(Event event);
+  void change(Event event);
+  void report(const Migration& migration, std::int64_t done, const std::string& note);
+
+  Setup setup_;
+  SqlSession session_;
+  CursorCache cache_;
+  std::atomic<bool> stop_{false}, interruptible_{false};
+  LeaseKeeper keeper_;
+  PhaseEnv env_;
+  std::chrono::steady_clock::time_point last_fingerprint_{};
+};
+
+}  // namespace crossfade

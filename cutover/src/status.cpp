@@ -1,0 +1,281 @@
+#include <fmt/format.h>
+
+#include <atomic>
+#include <nlohmann/json.hpp>
+
+#include "crossfade/core/error.hpp"
+#include "crossfade/shadow/units.hpp"
+#include "migrator_impl.hpp"
+
+namespace crossfade {
+
+namespace {
+
+template <class T>
+nlohmann::json nullable(const std::optional<T>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+nlohmann::json nullable_phase(const std::optional<Phase>& phase) {
+  return phase ? nlohmann::json(to_text(*phase)) : nlohmann::json();
+}
+
+std::string_view pass_kind(Phase phase) {
+  switch (phase) {
+    case Phase::dry_run:
+      return "profile";
+    case Phase::backfill:
+    case Phase::dual_write:
+      return "backfill";
+    case Phase::compare:
+    case Phase::switched:
+    case Phase::dropped:
+      return "compare";
+    case Phase::planned:
+    case Phase::rolled_back:
+      return "";
+  }
+  return "";
+}
+
+void add_work(SqlSession& session, const MigrationRow& row, StatusReport& report) {
+  const auto kind = std::string(pass_kind(row.phase));
+  if (kind.empty()) return;
+  // In compare the replay comes first; whichever pass is newer is the work at hand.
+  const auto pass = session.exec(
+      "SELECT id, kind, state, rows_read, rows_written, extract(epoch FROM coalesce(ended_at, "
+      "clock_timestamp()) - began_at)"
+      " FROM crossfade.pass WHERE migration_id = $1 AND state <> 'void' AND (kind = $2 OR ($2 = 'compare' "
+      "AND kind = 'replay'))"
+      " ORDER BY id DESC LIMIT 1",
+      {row.id.text, kind});
+  if (pass.empty()) return;
+  const auto id = int_of(pass[0][0]);
+  const auto found = text_of(pass[0][1]);
+  const double seconds = double_of(pass[0][5]);
+  if (found == "backfill" || found == "replay") {
+    const auto totals = unit_totals(session, id);
+    report.units = {totals.total, totals.done};
+    report.rows.done = totals.rows_read;
+    report.rows.written = totals.rows_written;
+  } else {
+    const auto read =
+        session
+            .exec("SELECT coalesce(sum(rows_read), 0) FROM crossfade.comparison WHERE pass_id = $1::bigint",
+                  {std::to_string(id)})
+            .one("rows");
+    report.rows.done = std::max(int_of(read[0]), int_of(pass[0][3]));
+  }
+  const bool moving = text_of(pass[0][2]) == "running" && row.lease_live && row.status == Status::running;
+  if (!moving || seconds <= 0) return;
+  report.rate_rows_per_second = static_cast<double>(report.rows.done) / seconds;
+  if (report.rate_rows_per_second > 0) {
+    const auto left =
+        static_cast<double>(std::max<std::int64_t>(report.rows.estimated - report.rows.done, 0)) /
+        report.rate_rows_per_second;
+    report.eta_seconds = {static_cast<std::int64_t>(left * 0.8), static_cast<std::int64_t>(left * 1.4) + 1};
+  }
+}
+
+void add_counts(SqlSession& session, const MigrationRow& row, StatusReport& report) {
+  report.rejects = open_rejects(session, row.id);
+  // A note that nobody has looked at counts until somebody has: better one too many than "loses nothing".
+  report.misfits =
+      int_of(session
+                 .exec("SELECT count(*) FROM (SELECT key FROM crossfade.misfit WHERE migration_id = $1"
+                       " AND state = 'open' UNION SELECT key FROM crossfade.reject_note"
+                       " WHERE migration_id = $1 AND $2 = 'switched') k",
+                       {row.id.text, std::string(to_text(row.phase))})
+                 .one("misfits")[0]);
+  const auto ended = session.exec(
+      "SELECT differences, excepted FROM crossfade.pass WHERE migration_id = $1 AND kind = 'compare' AND "
+      "state = 'ended'"
+      " ORDER BY id DESC LIMIT 1",
+      {row.id.text});
+  if (!ended.empty()) {
+    report.differences = int_of(ended[0][0]);
+    report.excepted = int_of(ended[0][1]);
+  }
+  const auto attempts = session
+                            .exec(
+                                "SELECT count(*), (SELECT lock_held_ms FROM crossfade.switch_attempt a WHERE "
+                                "a.migration_id = $1 AND a.outcome = 'done'"
+                                " AND a.to_phase = 'switched' ORDER BY a.id DESC LIMIT 1),"
+                                " (SELECT lock_wait_ms FROM crossfade.switch_attempt a WHERE a.migration_id "
+                                "= $1 AND a.outcome = 'done'"
+                                " AND a.to_phase = 'switched' ORDER BY a.id DESC LIMIT 1),"
+                                " (SELECT coalesce(max(waiting_sessions), 0) FROM crossfade.switch_attempt a "
+                                "WHERE a.migration_id = $1"
+                                " AND a.to_phase = 'switched') FROM crossfade.switch_attempt WHERE "
+                                "migration_id = $1 AND to_phase = 'switched'",
+                                {row.id.text})
+                            .one("attempts");
+  report.switched.attempts = int_of(attempts[0]);
+  if (attempts[1]) report.switched.lock_held_ms = double_of(attempts[1]);
+  if (attempts[2]) report.switched.lock_wait_ms = double_of(attempts[2]);
+  report.switched.sessions_waited = int_of(attempts[3]);
+}
+
+std::optional<std::string> what_rollback_loses(const Migration& m, const StatusReport& report) {
+  switch (m.row.phase) {
+    case Phase::backfill:
+      return "the work of the sweep: the new column is dropped";
+    case Phase::dual_write:
+      return "the twins built so far";
+    case Phase::switched:
+      if (report.misfits > 0) return fmt::format("{} values that do not fit the old column", report.misfits);
+      if (m.binding.column.one_way)
+        return "values written since the switch, where the old column cannot hold them";
+      return std::nullopt;
+    case Phase::planned:
+    case Phase::dry_run:
+    case Phase::compare:
+    case Phase::dropped:
+    case Phase::rolled_back:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// Asks the gates as a phase change would, without changing anything.
+void add_readiness(SqlSession& session, CursorCache& cache, const Migration& m, StatusReport& report) {
+  const std::atomic<bool> stop{false};
+  std::atomic<bool> interruptible{false};
+  const auto accepted = standing(StateStore(session).acceptances(m.row.id));
+  PhaseEnv env{session, cache, {}, m.row.token, "", accepted, stop, interruptible, {}};
+  const auto handler = make_phase_handler(m.row.phase);
+  report.next.phase = next_phase(m.row.phase);
+  report.rollback.phase = rollback_phase(m.row.phase);
+  if (is_closed(m.row.phase)) return;
+  if (m.row.status == Status::failed) report.next.waiting_for.push_back("failed: " + m.row.reason);
+  if (m.row.status == Status::paused) report.next.waiting_for.push_back("paused: " + m.row.reason);
+  for (const auto& blocker : unaccepted(handler->exit_blockers(env, m), env.accepted)) {
+    report.next.waiting_for.push_back(blocker.text + (blocker.hint.empty() ? "" : " (" + blocker.hint + ")"));
+  }
+  if (m.row.status == Status::running && report.next.waiting_for.empty()) {
+    report.next.waiting_for.push_back(
+        fmt::format("the work of phase {}; run '{}'", to_text(m.row.phase), "crossfade next " + m.row.name));
+  }
+  report.next.ready = report.next.waiting_for.empty() && m.row.status == Status::settled;
+  report.rollback.possible = unaccepted(handler->rollback_blockers(env, m), env.accepted).empty();
+  report.rollback.loses = what_rollback_loses(m, report);
+  report.commands.next = "crossfade next " + m.row.name;
+  if (m.row.phase == Phase::switched) report.commands.next += " --confirm " + m.row.name;
+  if (m.row.status == Status::paused) report.commands.next = "crossfade resume " + m.row.name;
+  report.commands.rollback = "crossfade rollback " + m.row.name;
+}
+
+StatusReport brief(SqlSession& session, const MigrationRow& row) {
+  StatusReport report;
+  report.migration = row.name;
+  report.id = row.id.text;
+  report.table = row.table.display();
+  report.mode = std::string(to_text(row.mode));
+  report.phase = row.phase;
+  report.status = row.status;
+  report.reason = row.reason;
+  report.epoch = row.epoch.value;
+  report.since = row.phase_since;
+  report.operator_name = row.operator_name;
+  report.version = row.version;
+  if (row.lease_live) {
+    report.runner =
+        fmt::format("{} on {}, backend pid {}", row.runner_operator, row.runner_host, row.runner_pid);
+  }
+  const auto estimate =
+      session.exec("SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = $1::oid",
+                   {std::to_string(row.table_oid.value)});
+  if (!estimate.empty()) report.rows.estimated = int_of(estimate[0][0]);
+  report.next.phase = next_phase(row.phase);
+  report.rollback.phase = rollback_phase(row.phase);
+  report.strategy =
+      "a trigger writes the other side with every live write: rows that change during the sweep need no"
+      " second one";
+  return report;
+}
+
+}  // namespace
+
+StatusReport Migrator::status(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "status");
+  const auto m = migration_of(impl_->resolve(session, ref));
+  CursorCache cache(impl_->options.redis);
+  auto report = brief(session, m.row);
+  add_work(session, m.row, report);
+  add_counts(session, m.row, report);
+  try {
+    add_readiness(session, cache, m, report);
+  } catch (const Error& error) {
+    // A table that is gone, a catalog that cannot be read: status says so and still answers the rest.
+    report.next.waiting_for.push_back(error.message());
+    report.next.ready = false;
+    report.rollback.possible = false;
+  }
+  const auto tuning = StateStore(session).tuning(m.row.id, m.spec.tuning);
+  report.pace.limit_rows_per_second = tuning.rows_per_second;
+  const bool moving = m.row.lease_live && m.row.status == Status::running;
+  report.pace.state = m.row.status == Status::paused ? "paused" : moving ? "running" : "idle";
+  if (m.row.status == Status::paused) report.pace.reason = m.row.reason;
+  if (moving && tuning.rows_per_second > 0 &&
+      report.rate_rows_per_second > 0.9 * static_cast<double>(tuning.rows_per_second)) {
+    report.pace.state = "throttled";
+    report.pace.reason = fmt::format("rows_per_second = {}", tuning.rows_per_second);
+  }
+  report.redis = std::string(to_text(cache.state()));
+  return report;
+}
+
+std::vector<StatusReport> Migrator::list() {
+  auto session = impl_->open("", "list");
+  std::vector<StatusReport> reports;
+  for (const auto& row : StateStore(session).list()) {
+    auto report = brief(session, row);
+    add_work(session, row, report);
+    add_counts(session, row, report);
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+std::string to_json(const StatusReport& r) {
+  nlohmann::ordered_json j;
+  j["migration"] = r.migration;
+  j["id"] = r.id;
+  j["table"] = r.table;
+  j["mode"] = r.mode;
+  j["phase"] = to_text(r.phase);
+  j["status"] = to_text(r.status);
+  j["reason"] = r.reason.empty() ? nlohmann::json() : nlohmann::json(r.reason);
+  j["epoch"] = r.epoch;
+  j["since"] = r.since;
+  j["operator"] = r.operator_name;
+  j["runner"] = r.runner.empty() ? nlohmann::json() : nlohmann::json(r.runner);
+  j["version"] = r.version;
+  j["units"] = {{"total", r.units.total}, {"done", r.units.done}};
+  j["rows"] = {{"done", r.rows.done}, {"written", r.rows.written}, {"estimated", r.rows.estimated}};
+  j["rate_rows_per_second"] = r.rate_rows_per_second;
+  j["eta_seconds"] =
+      r.eta_seconds ? nlohmann::json::array({r.eta_seconds->first, r.eta_seconds->second}) : nlohmann::json();
+  j["pace"] = {{"limit_rows_per_second", r.pace.limit_rows_per_second},
+               {"state", r.pace.state},
+               {"reason", nullable(r.pace.reason)}};
+  j["rejects"] = r.rejects;
+  j["differences"] = nullable(r.differences);
+  j["excepted"] = r.excepted;
+  j["misfits"] = r.misfits;
+  j["next"] = {
+      {"phase", nullable_phase(r.next.phase)}, {"ready", r.next.ready}, {"waiting_for", r.next.waiting_for}};
+  j["rollback"] = {{"phase", nullable_phase(r.rollback.phase)},
+                   {"possible", r.rollback.possible},
+                   {"loses", nullable(r.rollback.loses)}};
+  j["commands"] = {{"next", r.commands.next}, {"rollback", r.commands.rollback}};
+  j["switch"] = {{"attempts", r.switched.attempts},
+                 {"lock_held_ms", nullable(r.switched.lock_held_ms)},
+                 {"lock_wait_ms", nullable(r.switched.lock_wait_ms)},
+                 {"sessions_waited", r.switched.sessions_waited}};
+  j["redis"] = r.redis;
+  j["strategy"] = r.strategy;
+  return j.dump();
+}
+
+}  // namespace crossfade

@@ -1,0 +1,43 @@
+// One phase change: the machine decides, the handlers compose, one transaction commits effect and phase row.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "crossfade/cutover/machine.hpp"
+#include "crossfade/phases/phase_handler.hpp"
+
+namespace crossfade {
+
+struct TransitionRequest {
+  MigrationId id;
+  Event event = Event::advance;
+  std::string operator_name, host;
+  bool cancel_blockers = false, terminate_blockers = false;
+  std::function<void(const std::string&)> notice;
+};
+
+struct TransitionResult {
+  Phase from = Phase::planned, to = Phase::planned;
+  Status status = Status::running;
+  std::vector<Blocker> refused;  // not empty: the gate was shut and nothing changed
+};
+
+// Locks the migration row, fires `event` on a machine restored from it, and commits what the handlers
+// composed together with the phase row and the history. Attempts for the table lock are bounded by the spec
+// (then lock_attempts_exhausted); none is made while a holder older than the budget exists. Throws
+// illegal_transition, superseded, not_ready (the re-check under the lock failed), outcome_unknown. A
+// connection lost at COMMIT is probed on a new session, which replaces env.session.
+TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request);
+
+// In switched: removes the backward capture and installs it anew, under the lock budget; the phase stays, its
+// comparison is made again and finds what was missed in between.
+void reinstall_backward_capture(PhaseEnv& env, const TransitionRequest& request);
+
+// pause, resume, settle, fail, retry: fires the event and stores the status. False when it is not legal here.
+// token: when present the row must still carry it (a runner's own events).
+bool change_status(SqlSession& session, const MigrationId& id, Event event, const std::string& reason,
+                   const std::optional<Token>& token);
+
+}  // namespace crossfade
