@@ -1,0 +1,489 @@
+// The ledger: what hangs on a column is carried exactly or refused by name.
+#include "crossfade/shadow/dependents.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "crossfade/core/state_schema.hpp"
+#include "crossfade/shadow/twins.hpp"
+#include "support/database_test.hpp"
+#include "support/migration_fixture.hpp"
+
+namespace crossfade::test {
+namespace {
+
+using std::chrono::milliseconds;
+
+ColumnSpec column_spec(const std::string& name, const std::string& type,
+                       const std::optional<std::string>& forward = std::nullopt) {
+  ColumnSpec column;
+  column.name = name;
+  column.type = type;
+  column.forward = forward;
+  return column;
+}
+
+struct Inventoried {
+  Ledger ledger;
+  std::vector<Finding> findings;
+  std::vector<std::string> objects(std::string_view id, Severity severity = Severity::refuse) const {
+    std::vector<std::string> found;
+    for (const auto& finding : findings) {
+      if (finding.id == id && finding.severity == severity) found.push_back(finding.object);
+    }
+    return found;
+  }
+};
+
+class DependentsTest : public DatabaseTest {
+ protected:
+  SqlSession door_{SqlSession::connect({dsn(), "test", milliseconds(10000)})};
+
+  // Of table public.t, in a transaction that is rolled back.
+  Inventoried inventory(const std::string& ddl, const ColumnSpec& column) {
+    sql(ddl);
+    install_schema(door_);
+    Transaction transaction(door_);
+    Inventoried result;
+    const auto table = read_table(door_, QualifiedName{"public", "t"});
+    const GeneratedNames names(StateStore(door_).new_id());
+    const auto bound = bind_column(door_, *table, column, names, result.findings);
+    EXPECT_TRUE(unaccepted(result.findings, {}).empty()) << result.findings.front().message;
+    const auto before = temp_objects();
+    result.ledger = take_inventory(door_, *table, bound, result.findings);
+    EXPECT_EQ(temp_objects(), before);
+    return result;
+  }
+
+  std::string temp_objects() {
+    return text_of(door_.exec("SELECT count(*) FROM pg_class WHERE relpersistence = 't'").one("count")[0]);
+  }
+};
+
+// --- refused
+// -----------------------------------------------------------------------------------------------------
+
+struct RefusedCase {
+  std::string kind, ddl, object;
+  ColumnSpec column = column_spec("b", "bigint");
+};
+void PrintTo(const RefusedCase& refused, std::ostream* out) { *out << refused.kind; }
+
+const std::string kTable =
+    "CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL, d text NOT NULL, e int NOT NULL);";
+
+class RefusedDependentTest : public DependentsTest, public ::testing::WithParamInterface<RefusedCase> {};
+
+TEST_P(RefusedDependentTest, IsNamed) {
+  const auto& refused = GetParam();
+  const auto found = inventory(kTable + refused.ddl, refused.column);
+  EXPECT_EQ(found.objects("dependent_not_carried"), std::vector<std::string>{refused.object});
+  for (const auto& finding : found.findings) {
+    EXPECT_TRUE(finding.message.ends_with(".")) << finding.message;
+    EXPECT_FALSE(finding.hint.empty()) << finding.message;
+  }
+}
+
+const std::vector<RefusedCase> kIndexCases{
+    {"PartialIndex", "CREATE INDEX i ON t (b) WHERE e > 0", "public.i"},
+    {"IndexWhosePredicateReadsIt", "CREATE INDEX i ON t (e) WHERE b > 0", "public.i"},
+    {"ExpressionIndex", "CREATE INDEX i ON t ((b + 1))", "public.i"},
+    {"WholeRowIndex",
+     "CREATE FUNCTION f(t) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 1'; CREATE INDEX i ON t (f(t))",
+     "public.i"},
+    {"IndexThatIncludesIt", "CREATE INDEX i ON t (e) INCLUDE (b)", "public.i"},
+    {"HashIndex", "CREATE INDEX i ON t USING hash (b)", "public.i"},
+    {"BrinIndex", "CREATE INDEX i ON t USING brin (b)", "public.i"},
+    {"OperatorClass", "CREATE INDEX i ON t (b, d text_pattern_ops)", "public.i"},
+    {"IndexCollation", "CREATE INDEX i ON t (b, d COLLATE \"POSIX\")", "public.i"},
+    {"OperatorClassOptions",
+     "CREATE INDEX i ON t USING gist (to_tsvector('simple', b::text) tsvector_ops"
+     "(siglen = 100))",
+     "public.i"},
+    {"ReplicaIdentity", "CREATE UNIQUE INDEX i ON t (b); ALTER TABLE t REPLICA IDENTITY USING INDEX i",
+     "public.i"},
+    {"ClusteredIndex", "CREATE INDEX i ON t (b); ALTER TABLE t CLUSTER ON i", "public.i"},
+    {"NullsNotDistinct", "CREATE UNIQUE INDEX i ON t (b) NULLS NOT DISTINCT", "public.i"},
+    {"UniqueIndexOfAWrittenExpression", "CREATE UNIQUE INDEX i ON t (b)", "public.i",
+     column_spec("b", "bigint", "b / 2")},
+    {"IndexOnATypeWithoutOrder", "CREATE INDEX i ON t (b)", "public.i",
+     column_spec("b", "point", "point(b, b)")},
+};
+INSTANTIATE_TEST_SUITE_P(Indexes, RefusedDependentTest, ::testing::ValuesIn(kIndexCases),
+                         [](const auto& tested) { return tested.param.kind; });
+
+const std::vector<RefusedCase> kConstraintCases{
+    {"Check", "ALTER TABLE t ADD CONSTRAINT c CHECK (b > 0)", "c on public.t"},
+    {"WholeRowCheck", "ALTER TABLE t ADD CONSTRAINT c CHECK (t IS NOT NULL)", "c on public.t"},
+    {"Unique", "ALTER TABLE t ADD CONSTRAINT c UNIQUE (b)", "c on public.t"},
+    {"UniqueThatIncludesIt", "ALTER TABLE t ADD CONSTRAINT c UNIQUE (e) INCLUDE (b)", "c on public.t"},
+    {"Primary", "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD CONSTRAINT c PRIMARY KEY (id, b)",
+     "c on public.t"},
+    {"Exclusion", "ALTER TABLE t ADD CONSTRAINT c EXCLUDE USING btree (b WITH =)", "c on public.t"},
+    {"ForeignKeyOut",
+     "CREATE TABLE p (b int PRIMARY KEY); ALTER TABLE t ADD CONSTRAINT c FOREIGN KEY (b) REFERENCES p",
+     "c on public.t"},
+};
+INSTANTIATE_TEST_SUITE_P(Constraints, RefusedDependentTest, ::testing::ValuesIn(kConstraintCases),
+                         [](const auto& tested) { return tested.param.kind; });
+
+const std::string kFunction =
+    "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';";
+
+const std::vector<RefusedCase> kObjectCases{
+    {"TriggerColumnList",
+     kFunction + "CREATE TRIGGER g BEFORE UPDATE OF b ON t FOR EACH ROW EXECUTE FUNCTION f()",
+     "g on public.t"},
+    {"TriggerWhen",
+     kFunction + "CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW WHEN (NEW.b > 0) EXECUTE FUNCTION f()",
+     "g on public.t"},
+    {"Policy", "CREATE POLICY p ON t USING (b > 0)", "p on public.t"},
+    {"Statistics", "CREATE STATISTICS s ON b, e FROM t", "public.s"},
+    {"StatisticsExpression", "CREATE STATISTICS s ON (b + 1) FROM t", "public.s"},
+    {"View", "CREATE VIEW v AS SELECT b FROM t", "public.v"},
+    {"MaterialisedView", "CREATE MATERIALIZED VIEW v AS SELECT b FROM t", "public.v"},
+    {"Rule",
+     "CREATE TABLE log (b int); CREATE RULE r AS ON DELETE TO t DO ALSO INSERT INTO log VALUES (OLD.b)",
+     "r on public.t"},
+    {"SqlBodyFunction", "CREATE FUNCTION f() RETURNS bigint RETURN (SELECT sum(b) FROM t)", "public.f()"},
+    {"GeneratedColumn", "ALTER TABLE t ADD g int GENERATED ALWAYS AS (b + 1) STORED", "public.t.g"},
+    {"OwnGeneration", "ALTER TABLE t DROP b, ADD b int GENERATED ALWAYS AS (e + 1) STORED", "for public.t.b"},
+    {"Serial", "ALTER TABLE t DROP b, ADD b serial", "public.t_b_seq"},
+    {"Identity", "ALTER TABLE t ALTER b ADD GENERATED ALWAYS AS IDENTITY", "public.t_b_seq"},
+    {"PublicationColumnList", "CREATE PUBLICATION p FOR TABLE t (id, b)", "public.t in publication p"},
+    {"PublicationRowFilter", "CREATE PUBLICATION p FOR TABLE t WHERE (b > 0)", "public.t in publication p"},
+};
+INSTANTIATE_TEST_SUITE_P(Objects, RefusedDependentTest, ::testing::ValuesIn(kObjectCases),
+                         [](const auto& tested) { return tested.param.kind; });
+
+const std::vector<RefusedCase> kPropertyCases{
+    {"StatisticsTarget", "ALTER TABLE t ALTER b SET STATISTICS 10", "public.t.b"},
+    {"Storage", "ALTER TABLE t ALTER d SET STORAGE MAIN", "public.t.d",
+     column_spec("d", "character varying")},
+    {"Options", "ALTER TABLE t ALTER b SET (n_distinct = 5)", "public.t.b"},
+    {"Privileges", "GRANT SELECT (b) ON t TO PUBLIC", "public.t.b"},
+    {"Collation", "ALTER TABLE t DROP d, ADD d text COLLATE \"POSIX\"", "pg_catalog.\"POSIX\"",
+     column_spec("d", "character varying")},
+    {"DefaultOfEachRowUnderAWrittenExpression", "ALTER TABLE t ALTER b SET DEFAULT (random() * 9)::int",
+     "public.t.b", column_spec("b", "bigint", "b + 1")},
+    {"DefaultWhoseForwardReadsMore", "ALTER TABLE t ALTER b SET DEFAULT 5", "public.t.b",
+     column_spec("b", "bigint", "b + e")},
+    {"DefaultOfADomain",
+     "CREATE DOMAIN five AS int DEFAULT 5; ALTER TABLE t DROP b, ADD b five NOT NULL DEFAULT 1;"
+     "ALTER TABLE t ALTER b DROP DEFAULT",
+     "public.five"},
+};
+INSTANTIATE_TEST_SUITE_P(Properties, RefusedDependentTest, ::testing::ValuesIn(kPropertyCases),
+                         [](const auto& tested) { return tested.param.kind; });
+
+TEST_F(DependentsTest, AForeignKeyFromAnotherTableAndWhatItReferencesAreBothNamed) {
+  const auto found = inventory(kTable +
+                                   "ALTER TABLE t ADD CONSTRAINT u UNIQUE (b);"
+                                   "CREATE TABLE c (b int CONSTRAINT k REFERENCES t (b))",
+                               column_spec("b", "bigint"));
+  EXPECT_EQ(found.objects("dependent_not_carried"),
+            (std::vector<std::string>{"k on public.c", "u on public.t"}));
+}
+
+TEST_F(DependentsTest, AnIndexThatIsNotValidIsNamed) {
+  sql("CREATE TABLE t (id int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 1), (2, 1)");
+  EXPECT_THROW(sql("CREATE UNIQUE INDEX CONCURRENTLY i ON t (b)"), Error);
+  EXPECT_EQ(inventory("SELECT 1", column_spec("b", "bigint")).objects("dependent_not_carried"),
+            std::vector<std::string>{"public.i"});
+}
+
+TEST_F(DependentsTest, AnIndexInATablespaceThatIsNotOursNeedsAGrant) {
+  PrivateFolder folder("tablespace");
+  give_to_postgres(folder.path());
+  super_sql("SET allow_in_place_tablespaces = on");
+  super_sql("CREATE TABLESPACE fast LOCATION '" + folder.path().string() + "'");
+  sql(kTable + "CREATE INDEX i ON t (b)");
+  super_sql("ALTER INDEX i SET TABLESPACE fast");
+  EXPECT_EQ(inventory("SELECT 1", column_spec("b", "bigint")).objects("missing_privilege"),
+            std::vector<std::string>{"fast"});
+  super_sql("ALTER INDEX i SET TABLESPACE pg_default");
+  super_sql("DROP TABLESPACE fast");
+}
+
+TEST_F(DependentsTest, WhatDoesNotReferToTheColumnIsNotNamed) {
+  const auto found =
+      inventory(kTable + kFunction +
+                    "CREATE VIEW v AS SELECT id FROM t; CREATE INDEX i ON t (e) WHERE id > 0;"
+                    "ALTER TABLE t ADD CHECK (e > 0); CREATE TRIGGER g BEFORE UPDATE OF e ON t FOR EACH ROW"
+                    " EXECUTE FUNCTION f(); CREATE STATISTICS s ON id, e FROM t",
+                column_spec("b", "bigint"));
+  EXPECT_TRUE(unaccepted(found.findings, {}).empty());
+  ASSERT_EQ(found.ledger.carried.size(), 1u);
+  EXPECT_EQ(found.ledger.carried[0].kind, DependentKind::not_null);
+}
+
+// --- defaults
+// ----------------------------------------------------------------------------------------------------
+
+struct DefaultCase {
+  std::string name, old_type, value;
+  ColumnSpec column;
+  std::optional<std::string> new_sql;
+};
+void PrintTo(const DefaultCase& c, std::ostream* out) { *out << c.name; }
+
+class DefaultTest : public DependentsTest, public ::testing::WithParamInterface<DefaultCase> {};
+
+TEST_P(DefaultTest, BecomesWhatForwardMakesOfIt) {
+  const auto& c = GetParam();
+  const auto found = inventory(
+      "CREATE TABLE t (id int PRIMARY KEY, b " + c.old_type + " DEFAULT " + c.value + ")", c.column);
+  for (const auto& finding : unaccepted(found.findings, {})) ADD_FAILURE() << finding.message;
+  const auto* entry = found.ledger.find(DependentKind::default_value);
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(entry->new_sql, c.new_sql);
+  if (!entry->new_sql) return;
+  sql("CREATE TABLE n (b " + c.column.type + " DEFAULT " + *entry->new_sql +
+      "); INSERT INTO n DEFAULT VALUES");
+}
+
+const std::vector<DefaultCase> kDefaults{
+    {"Constant", "int", "7", column_spec("b", "bigint"), "'7'::bigint"},
+    {"OfTheOldColumnsOwnRounding", "numeric(4,0)", "1.7", column_spec("b", "numeric(12,2)"),
+     "'2.00'::numeric(12,2)"},
+    {"Written", "int", "7", column_spec("b", "text", "'<' || b || '\\''>'"), "E'<7\\\\''>'::text"},
+    {"Null", "varchar(9)", "NULL", column_spec("b", "text"), std::nullopt},
+    {"Computed", "text", "upper('x')", column_spec("b", "character varying(5)"), "'X'::character varying(5)"},
+    {"OfEachRow", "timestamp", "now()", column_spec("b", "date"),
+     "CAST(CAST((now()) AS timestamp without time zone) AS date)"},
+};
+INSTANTIATE_TEST_SUITE_P(All, DefaultTest, ::testing::ValuesIn(kDefaults),
+                         [](const auto& tested) { return tested.param.name; });
+
+TEST_F(DependentsTest, ADefaultThatForwardCannotConvertIsAMisfit) {
+  const auto found = inventory("CREATE TABLE t (id int PRIMARY KEY, b text DEFAULT 'none')",
+                               column_spec("b", "integer", "b::integer"));
+  EXPECT_EQ(found.objects("misfit_default"), std::vector<std::string>{"public.t.b"});
+  const auto* entry = found.ledger.find(DependentKind::default_value);
+  ASSERT_NE(entry, nullptr);
+  EXPECT_FALSE(entry->new_sql);
+}
+
+TEST_F(DependentsTest, ADefaultOfEachRowIsAWarning) {
+  const auto found =
+      inventory("CREATE SEQUENCE s; CREATE TABLE t (id int PRIMARY KEY, b int DEFAULT nextval('s'))",
+                column_spec("b", "bigint"));
+  EXPECT_EQ(found.objects("misfit_default", Severity::warn), std::vector<std::string>{"public.t.b"});
+  EXPECT_EQ(value("SELECT nextval('s')"), "1");
+}
+
+// --- carried
+// -----------------------------------------------------------------------------------------------------
+
+class CarriedTest : public DependentsTest {
+ protected:
+  void prepare(const std::string& ddl, const ColumnSpec& column) {
+    fixture_.emplace(door_, ddl, column);
+    ledger_ = inventoried();
+    store_ledger(door_, fixture_->migration().row.id, ledger_);
+    fixture_->install_capture();
+    fixture_->fill_shadow();
+    fixture_->set_phase(Phase::dual_write);
+    TwinBuilder builder(fixture_->migration(), fixture_->table(), ledger_);
+    while (!builder.step(door_, milliseconds(1000))) {
+    }
+    EXPECT_TRUE(builder.missing(door_).empty());
+    fixture_->set_phase(Phase::compare);
+  }
+
+  Ledger inventoried() {
+    Transaction transaction(door_);
+    std::vector<Finding> findings;
+    auto ledger = take_inventory(door_, *read_table(door_, fixture_->table()),
+                                 fixture_->migration().binding.column, findings);
+    for (const auto& finding : unaccepted(findings, {})) ADD_FAILURE() << finding.message;
+    return ledger;
+  }
+
+  void cross(const std::string& sql) { door_.script("BEGIN;" + sql + "COMMIT"); }
+
+  std::string rename(const std::string& from, const std::string& to) {
+    return "ALTER TABLE t RENAME COLUMN " + quote_identifier(from) + " TO " + quote_identifier(to) + ";";
+  }
+
+  void switch_over() {
+    const auto before = fixture_->migration();
+    const bool valid = TwinBuilder(before, fixture_->table(), ledger_).not_null_check_valid(door_);
+    fixture_->set_phase(Phase::switched);
+    const auto after = fixture_->migration();
+    cross("SET LOCAL search_path = public;" + rename(before.names.old_column, after.names.old_column) +
+          rename(before.names.new_column, after.names.new_column) + "SET LOCAL search_path = pg_catalog;" +
+          carry_over_sql(after, fixture_->table(), load_ledger(door_, after.row.id), valid));
+  }
+
+  void switch_back() {
+    const auto before = fixture_->migration();
+    fixture_->set_phase(Phase::compare);
+    const auto after = fixture_->migration();
+    cross("SET LOCAL search_path = public;" + rename(before.names.new_column, after.names.new_column) +
+          rename(before.names.old_column, after.names.old_column) + "SET LOCAL search_path = pg_catalog;" +
+          carry_back_sql(after, fixture_->table(), load_ledger(door_, after.row.id)));
+  }
+
+  void settle() {
+    while (!settle_not_null(door_, fixture_->migration(), fixture_->table(), "b", milliseconds(1000))) {
+    }
+  }
+
+  // Everything that hangs on a column of t, by name.
+  std::vector<std::vector<SqlValue>> catalog(const std::string& of_column = "%") {
+    return door_
+        .exec(R"sql(
+SELECT 'column', a.attname::text, concat_ws(' | ', a.attnotnull, pg_get_expr(d.adbin, d.adrelid),
+       col_description(a.attrelid, a.attnum))
+FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attrelid = 'public.t'::regclass AND a.attnum > 0 AND a.attname LIKE $1
+UNION ALL SELECT 'index', c.relname, concat_ws(' | ', pg_get_indexdef(c.oid), i.indisvalid,
+       obj_description(c.oid), c.reltablespace, pg_get_userbyid(c.relowner))
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = 'public.t'::regclass
+  AND ($1 = '%' OR c.relname NOT LIKE '%\_cf%')
+UNION ALL SELECT 'constraint', conname, pg_get_constraintdef(oid) FROM pg_constraint
+WHERE conrelid = 'public.t'::regclass AND ($1 = '%' OR conname NOT LIKE '%\_cf%') ORDER BY 1, 2)sql",
+              {of_column})
+        .rows;
+  }
+
+  std::optional<MigrationFixture> fixture_;
+  Ledger ledger_;
+};
+
+const std::string kEverything =
+    "CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL DEFAULT 7, \"e E\" int);"
+    "INSERT INTO t SELECT g, g, g FROM generate_series(1, 100) g;"
+    "COMMENT ON COLUMN t.b IS 'it''s \\ b';"
+    "CREATE INDEX \"B idx\" ON t (\"e E\" DESC, b) WITH (fillfactor = 70, deduplicate_items = off);"
+    "CREATE INDEX ordered ON t (b DESC NULLS LAST, id ASC NULLS FIRST);"
+    "CREATE UNIQUE INDEX one ON t (b); COMMENT ON INDEX one IS 'the one';";
+
+TEST_F(CarriedTest, TheLedgerIsReadAsItWasStored) {
+  prepare(kEverything, column_spec("b", "bigint"));
+  EXPECT_EQ(ledger_.carried.size(), 6u);
+  EXPECT_EQ(load_ledger(door_, fixture_->migration().row.id).carried, ledger_.carried);
+}
+
+TEST_F(CarriedTest, OurOwnObjectsAreNoDependents) {
+  prepare(kEverything, column_spec("b", "bigint"));
+  EXPECT_TRUE(ledger_changes(ledger_, inventoried()).empty());
+}
+
+TEST_F(CarriedTest, TheNewColumnLooksAsTheOldOneDid) {
+  prepare(kEverything, column_spec("b", "bigint"));
+  auto before = catalog("b");
+  switch_over();
+  for (auto& row : before) {
+    if (row[0] == "column") row[2] = "t | '7'::bigint | it's \\ b";
+  }
+  EXPECT_EQ(catalog("b"), before);
+  EXPECT_EQ(value("SELECT format_type(atttypid, -1) FROM pg_attribute WHERE attrelid = 't'::regclass"
+                  " AND attname = 'b'"),
+            "bigint");
+}
+
+TEST_F(CarriedTest, NothingIsLeftOnTheOldColumnButItsIndexes) {
+  prepare(kEverything, column_spec("b", "bigint"));
+  switch_over();
+  const auto old = catalog(fixture_->migration().names.old_column);
+  EXPECT_EQ(std::ranges::count(old, SqlValue("column"), [](const auto& row) { return row[0]; }), 1);
+  for (const auto& row : old) {
+    if (row[0] == "column") {
+      EXPECT_EQ(row[2], "f");
+    }
+  }
+}
+
+TEST_F(CarriedTest, TheSwitchReadsNoRowForNotNull) {
+  prepare(kEverything, column_spec("b", "bigint"));
+  door_.exec("SET client_min_messages = debug1");
+  door_.take_notices();
+  switch_over();
+  const auto notices = door_.take_notices();
+  EXPECT_TRUE(std::ranges::any_of(notices, [](const std::string& notice) {
+    return notice.find("sufficient to prove that it does not contain nulls") != std::string::npos;
+  }));
+  EXPECT_TRUE(std::ranges::none_of(notices, [](const std::string& notice) {
+    return notice.find("verifying table") != std::string::npos;
+  }));
+}
+
+TEST_F(CarriedTest, SwitchAndSwitchBackLeaveTheCatalogAsItWas) {
+  prepare(kEverything, column_spec("b", "bigint"));
+  const auto before = catalog();
+  switch_over();
+  EXPECT_NE(catalog(), before);
+  settle();
+  switch_back();
+  settle();
+  EXPECT_EQ(catalog(), before);
+  switch_over();
+  switch_back();
+  settle();
+  EXPECT_EQ(catalog(), before);
+}
+
+TEST_F(CarriedTest, SoDoesAnExpressionThatMayFail) {
+  prepare(
+      "CREATE TABLE t (id int PRIMARY KEY, b text NOT NULL DEFAULT '7'); INSERT INTO t VALUES (1, '1');"
+      "CREATE INDEX i ON t (b)",
+      column_spec("b", "integer", "b::integer"));
+  const auto before = catalog();
+  switch_over();
+  EXPECT_EQ(value("SELECT convalidated FROM pg_constraint WHERE conrelid = 't'::regclass AND contype = 'c'"),
+            "f");
+  settle();
+  EXPECT_EQ(catalog("b")[0][2], "t | 7");
+  switch_back();
+  settle();
+  EXPECT_EQ(catalog(), before);
+}
+
+TEST_F(CarriedTest, ASwitchBackBeforeNotNullSettledLeavesNothingBehind) {
+  prepare("CREATE TABLE t (id int PRIMARY KEY, b text NOT NULL)", column_spec("b", "integer", "b::integer"));
+  const auto before = catalog();
+  switch_over();
+  switch_back();
+  settle();
+  EXPECT_EQ(catalog(), before);
+}
+
+TEST_F(CarriedTest, ChangesSinceThePlanAreNamed) {
+  prepare(kEverything, column_spec("b", "bigint"));
+  sql("CREATE INDEX later ON t (b); DROP INDEX one; ALTER TABLE t ALTER b SET DEFAULT 8");
+  std::vector<std::string> changed;
+  for (const auto& finding : ledger_changes(ledger_, inventoried())) changed.push_back(finding.object);
+  std::ranges::sort(changed);
+  EXPECT_EQ(changed, (std::vector<std::string>{"b", "later", "one"}));
+}
+
+TEST_F(CarriedTest, TheMarkTellsForeignChangesFromOurs) {
+  fixture_.emplace(door_, kEverything, column_spec("b", "bigint"));
+  const auto read = [&] {
+    return text_of(door_.exec("SELECT " + dependents_mark_sql(fixture_->migration())).one("mark")[0]);
+  };
+  auto mark = read();
+  ledger_ = inventoried();
+  fixture_->install_capture();
+  fixture_->fill_shadow();
+  TwinBuilder builder(fixture_->migration(), fixture_->table(), ledger_);
+  while (!builder.step(door_, milliseconds(1000))) {
+  }
+  EXPECT_EQ(read(), mark);
+  for (const std::string change :
+       {"CREATE INDEX later ON t (b)", "ALTER TABLE t ALTER b SET DEFAULT 8",
+        "COMMENT ON COLUMN t.b IS 'other'", "ALTER TABLE t ADD CHECK (b > 0) NOT VALID",
+        "CREATE VIEW v AS SELECT b FROM t", "GRANT UPDATE (b) ON t TO PUBLIC",
+        "ALTER INDEX one RENAME TO two", "ALTER TABLE t ALTER b DROP NOT NULL",
+        "ALTER INDEX ordered SET (fillfactor = 50)"}) {
+    sql(change);
+    const auto now = read();
+    EXPECT_NE(now, mark) << change;
+    mark = now;
+  }
+}
+
+}  // namespace
+}  // namespace crossfade::test

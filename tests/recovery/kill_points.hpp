@@ -1,0 +1,38 @@
+// Where the tests of kill_test.cpp kill the program: all of them together are every failpoint that it has.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "crossfade/core/phase.hpp"
+
+namespace crossfade::test {
+
+inline constexpr std::string_view kMoments[] = {"before", "locked", "sent"};
+
+inline std::string kill_point(Phase from, Phase to, std::string_view moment) {
+  return fmt::format("{}_to_{}.{}", to_text(from), to_text(to), moment);
+}
+
+// The phases in the order in which a life leads through them.
+inline const std::vector<Phase> kThere{Phase::planned, Phase::dry_run,  Phase::backfill, Phase::dual_write,
+                                       Phase::compare, Phase::switched, Phase::dropped};
+inline const std::vector<Phase> kBack{Phase::switched, Phase::compare, Phase::dual_write, Phase::backfill,
+                                      Phase::dry_run,  Phase::planned, Phase::rolled_back};
+
+inline const std::vector<std::string> kAtStart{"start.before", "start.registered"};
+inline const std::vector<std::string> kInEveryPhase{"lease.acquired", "settle.before", "settle.after"};
+inline const std::vector<std::string> kInDryRun{"dry_run.flushed"};
+inline const std::vector<std::string> kInChunk{"chunk.before", "chunk.bounded", "chunk.after"};
+inline const std::vector<std::string> kInBackfill{"units.planned"};
+inline const std::vector<std::string> kAtLeftovers{"catch_up.before"};
+inline const std::vector<std::string> kInDualWrite{"twin.intent", "twin.built"};
+inline const std::vector<std::string> kInCompare{"units.planned", "chunk.after",     "replay.ended",
+                                                 "compare.range", "compare.flushed", "compare.ended"};
+inline const std::vector<std::string> kInSwitched{"compare.range", "compare.flushed", "compare.ended"};
+inline const std::vector<std::string> kInRepair{"repair.after"};
+
+}  // namespace crossfade::test

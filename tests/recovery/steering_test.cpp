@@ -1,0 +1,167 @@
+// What people do to a run that goes on: rollback, pause, resume, tune, and signals.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "recovery_test.hpp"
+#include "support/wait_until.hpp"
+
+namespace crossfade::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kInterrupted = 130;
+constexpr int kBusy = 6;
+
+class SteeringTest : public RecoveryTest {
+ protected:
+  std::int64_t rows_swept() {
+    return std::stoll(value("SELECT coalesce(sum(rows_read), 0) FROM crossfade.unit"));
+  }
+  // A sweep that would take a minute.
+  Program launch_slow_sweep() {
+    make_table({.rows = 6000, .tuning = "rows_per_second = 100", .switching = {}});
+    start_writers();
+    advance_to(Phase::dry_run);
+    auto program = launch(next(Phase::backfill));
+    wait_until([&] { return phase() == Phase::backfill && rows_swept() > 0; }, "a chunk of the sweep",
+               std::chrono::seconds(60));
+    return program;
+  }
+};
+
+TEST_F(SteeringTest, ARollbackEndsTheRunnerAndGoesBack) {
+  auto runner = launch_slow_sweep();
+  succeed({"rollback", "m"});
+  EXPECT_EQ(phase(), Phase::dry_run);
+  EXPECT_EQ(runner.wait().exit_status, kBusy);
+  check_whole();
+  succeed({"tune", "m", "rows_per_second=0"});
+  succeed(next(Phase::backfill));
+  check_in_step();
+}
+
+TEST_F(SteeringTest, ARollbackTakesOverFromARunnerThatDoesNotAnswer) {
+  auto runner = launch_slow_sweep();
+  runner.signal(SIGSTOP);
+  const auto began = Clock::now();
+  succeed({"rollback", "m"});
+  EXPECT_LT(Clock::now() - began, std::chrono::seconds(60));
+  EXPECT_EQ(phase(), Phase::dry_run);
+  const auto before = transitions();
+  runner.signal(SIGCONT);
+  EXPECT_EQ(runner.wait().exit_status, kBusy);
+  EXPECT_EQ(phase(), Phase::dry_run);
+  EXPECT_EQ(transitions(), before);
+  check_whole();
+}
+
+TEST_F(SteeringTest, APauseStopsTheWritesAndAResumeLetsThemGoOn) {
+  auto runner = launch_slow_sweep();
+  succeed({"pause", "m", "--reason", "lunch"});
+  EXPECT_EQ(status(), "paused");
+  // A chunk that had begun may still end; the next one that looks finds the fence empty.
+  wait_until_true(
+      "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'crossfade/m/worker%'"
+      " AND state = 'active'");
+  const auto swept = rows_swept();
+  succeed({"tune", "m", "rows_per_second=0"});
+  EXPECT_EQ(crossfade({"next", "m"}).exit_status, 3) << "a paused migration is not moved";
+  writers().let_write(300);
+  EXPECT_EQ(rows_swept(), swept);
+  EXPECT_TRUE(runner.is_running());
+  succeed({"resume", "m"});
+  EXPECT_EQ(runner.wait().exit_status, 0);
+  EXPECT_EQ(status(), "settled");
+  check_in_step();
+}
+
+TEST_F(SteeringTest, ATunedRateIsInForceAtOnce) {
+  auto runner = launch_slow_sweep();
+  const auto began = Clock::now();
+  succeed({"tune", "m", "rows_per_second=0"});
+  EXPECT_EQ(runner.wait().exit_status, 0);
+  // At the old rate a minute would be left.
+  EXPECT_LT(Clock::now() - began, std::chrono::seconds(30));
+  check_in_step();
+}
+
+TEST_F(SteeringTest, ALoweredRateIsInForceWithinTwoSeconds) {
+  make_table({.rows = 20000, .tuning = "rows_per_second = 2000", .switching = {}});
+  advance_to(Phase::dry_run);
+  auto runner = launch(next(Phase::backfill));
+  wait_until([&] { return phase() == Phase::backfill && rows_swept() > 0; }, "a chunk of the sweep");
+  succeed({"tune", "m", "rows_per_second=50"});
+  const auto tuned = Clock::now();
+  wait_until([&] { return Clock::now() - tuned >= std::chrono::seconds(2); }, "the promised time to be over");
+  const auto swept = rows_swept();
+  const auto began = Clock::now();
+  wait_until([&] { return rows_swept() >= swept + 100; }, "a hundred more rows");
+  EXPECT_GT(Clock::now() - began, std::chrono::seconds(1))
+      << "at the old rate they take a twentieth of a second";
+  runner.signal(SIGINT);
+  EXPECT_EQ(runner.wait().exit_status, kInterrupted);
+}
+
+TEST_F(SteeringTest, EverySignalEndsItAfterTheChunkWithNothingLost) {
+  auto runner = launch_slow_sweep();
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    SCOPED_TRACE(number);
+    runner.signal(number);
+    const auto result = runner.wait();
+    EXPECT_EQ(result.exit_status, kInterrupted) << result.err;
+    EXPECT_EQ(status(), "running");
+    EXPECT_EQ(value("SELECT lease_until FROM crossfade.migration"), "NULL") << "the lease is free at once";
+    check_whole();
+    const auto swept = rows_swept();
+    runner = launch(next(Phase::backfill));
+    wait_until([&] { return rows_swept() > swept; }, "it to go on");
+  }
+  succeed({"tune", "m", "rows_per_second=0"});
+  EXPECT_EQ(runner.wait().exit_status, 0);
+  EXPECT_EQ(value("SELECT count(*) FROM crossfade.pass WHERE kind = 'backfill'"), "1");
+  check_in_step();
+}
+
+TEST_F(SteeringTest, AnInterruptEndsAnIndexBuildThatWaits) {
+  make_table();
+  advance_to(Phase::backfill);
+  ApplicationSession old(dsn());
+  old.run("BEGIN; UPDATE t SET n = n WHERE id = 1");
+  auto runner = launch(next(Phase::dual_write));
+  const std::string building =
+      "pg_stat_activity WHERE query LIKE 'CREATE INDEX CONCURRENTLY%' AND state = 'active'";
+  wait_until_true("SELECT count(*) > 0 FROM " + building + " AND wait_event_type = 'Lock'");
+  runner.signal(SIGINT);
+  const auto result = runner.wait();
+  EXPECT_EQ(result.exit_status, kInterrupted) << result.err;
+  EXPECT_EQ(value("SELECT count(*) FROM " + building), "0");
+  EXPECT_EQ(status(), "running");
+  old.run("COMMIT");
+  succeed(next(Phase::dual_write));
+  EXPECT_EQ(value("SELECT count(*) FROM pg_index WHERE indrelid = 't'::regclass AND NOT indisvalid"), "0");
+  check_in_step();
+}
+
+// Obeyed after it, because a phase change is never cut in two.
+TEST_F(SteeringTest, AnInterruptInsideASwitchIsObeyedAfterIt) {
+  make_table();
+  start_writers();
+  advance_to(Phase::compare);
+  const auto stop = gate("locked");
+  auto runner = launch(next(Phase::switched), "compare_to_switched.locked=wait:" + stop);
+  wait_until_reached(stop, runner);
+  runner.signal(SIGINT);
+  open(stop);
+  EXPECT_EQ(runner.wait().exit_status, kInterrupted);
+  EXPECT_EQ(phase(), Phase::switched);
+  EXPECT_EQ(status(), "running");
+  check_in_step();
+  succeed(next(Phase::switched));
+  check_in_step();
+}
+
+}  // namespace
+}  // namespace crossfade::test

@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "crossfade/core/identifier.hpp"
+#include "support/lifecycle.hpp"
+
+namespace crossfade::test {
+
+std::vector<std::string> describe_catalog(ApplicationSession& session, const std::string& table) {
+  const auto query = fmt::format(R"sql(
+WITH t AS (SELECT c.* FROM pg_class c WHERE c.oid = {}::regclass)
+SELECT concat_ws(' ', 'column', quote_ident(a.attname), format_type(a.atttypid, a.atttypmod), 'not null',
+    a.attnotnull, 'default', coalesce(pg_get_expr(d.adbin, d.adrelid), 'none'), 'collation',
+    a.attcollation::regcollation,
+    'identity', a.attidentity, 'generated', a.attgenerated, 'acl', a.attacl, 'statistics', a.attstattarget,
+    'storage', a.attstorage, 'compression', a.attcompression, 'options',
+    (SELECT array_agg(o) FROM unnest(a.attoptions) o), 'comment', col_description(a.attrelid, a.attnum))
+  FROM t JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
+  LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+UNION ALL SELECT concat_ws(' ', 'index', pg_get_indexdef(i.indexrelid), i.indisvalid, i.indisunique,
+    i.indisprimary, i.indisclustered, i.indisreplident, obj_description(i.indexrelid, 'pg_class'))
+  FROM t JOIN pg_index i ON i.indrelid = t.oid
+UNION ALL SELECT concat_ws(' ', 'constraint', quote_ident(k.conname), pg_get_constraintdef(k.oid),
+    k.convalidated,
+    obj_description(k.oid, 'pg_constraint'))
+  FROM t JOIN pg_constraint k ON t.oid IN (k.conrelid, k.confrelid)
+UNION ALL SELECT concat_ws(' ', 'trigger', pg_get_triggerdef(g.oid), g.tgenabled,
+    obj_description(g.oid, 'pg_trigger'))
+  FROM t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal
+UNION ALL SELECT concat_ws(' ', 'rule', pg_get_ruledef(w.oid)) FROM t JOIN pg_rewrite w ON w.ev_class = t.oid
+UNION ALL SELECT concat_ws(' ', 'policy', p.polname, p.polcmd, p.polroles::regrole[]::text,
+    pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid))
+  FROM t JOIN pg_policy p ON p.polrelid = t.oid
+UNION ALL SELECT concat_ws(' ', 'table', t.relowner::regrole, t.relacl, t.reloptions, t.relrowsecurity,
+    t.relforcerowsecurity, t.relreplident, obj_description(t.oid, 'pg_class')) FROM t
+UNION ALL SELECT concat_ws(' ', 'relation', c.oid::regclass, c.relkind) FROM t JOIN pg_class c
+  ON c.relnamespace = t.relnamespace
+UNION ALL SELECT concat_ws(' ', 'function', p.oid::regprocedure, md5(pg_get_functiondef(p.oid)))
+  FROM t JOIN pg_proc p ON p.pronamespace = t.relnamespace AND p.prokind = 'f')sql",
+                                 quote_literal(table));
+  std::vector<std::string> lines;
+  for (auto& row : session.rows(query)) lines.push_back(std::move(row[0]));
+  std::ranges::sort(lines);
+  return lines;
+}
+
+}  // namespace crossfade::test
