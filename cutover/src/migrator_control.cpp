@@ -113,11 +113,7 @@ PassRow Migrator::compare(const MigrationRef& ref) {
       {row.id.text});
   Comparator comparator(m, table, direction);
   const auto pass = comparator.open_pass(env.session);
-  const auto estimate =
-      int_of(env.session
-                 .exec("SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = $1::oid",
-                       {std::to_string(m.row.table_oid.value)})
-                 .one("table")[0]);
+  const auto estimate = estimated_rows(env.session, m.row.table_oid);
   const auto progress = [&](std::int64_t rows) {
     if (impl_->listener != nullptr)
       impl_->listener->on_progress({m.row.name, m.row.phase, rows, estimate, "comparing"});

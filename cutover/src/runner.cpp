@@ -93,14 +93,18 @@ void Runner::check() {
   throw Error(ErrorCode::interrupted, "interrupted; nothing is lost", "run the command again to go on");
 }
 
+std::int64_t estimated_rows(SqlSession& session, Oid table) {
+  const auto estimate =
+      session.exec("SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = $1::oid",
+                   {std::to_string(table.value)});
+  return estimate.empty() ? 0 : int_of(estimate[0][0]);
+}
+
 void Runner::report(const Migration& m, std::int64_t done, const std::string& note) {
   if (setup_.stop->load()) stop_ = true;
   if (setup_.listener == nullptr) return;
-  const auto estimate =
-      session_.exec("SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = $1::oid",
-                    {std::to_string(m.row.table_oid.value)});
   setup_.listener->on_progress(
-      {m.row.name, m.row.phase, done, estimate.empty() ? 0 : int_of(estimate[0][0]), note});
+      {m.row.name, m.row.phase, done, estimated_rows(session_, m.row.table_oid), note});
 }
 
 void Runner::fail(const std::string& reason) {

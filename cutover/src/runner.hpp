@@ -13,6 +13,9 @@
 
 namespace crossfade {
 
+// The planner's count of rows, for progress and estimates; 0 when it is unknown or the table is gone.
+std::int64_t estimated_rows(SqlSession& session, Oid table);
+
 class Runner {
  public:
   struct Setup {

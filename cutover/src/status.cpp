@@ -182,10 +182,7 @@ StatusReport brief(SqlSession& session, const MigrationRow& row) {
     report.runner =
         fmt::format("{} on {}, backend pid {}", row.runner_operator, row.runner_host, row.runner_pid);
   }
-  const auto estimate =
-      session.exec("SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = $1::oid",
-                   {std::to_string(row.table_oid.value)});
-  if (!estimate.empty()) report.rows.estimated = int_of(estimate[0][0]);
+  report.rows.estimated = estimated_rows(session, row.table_oid);
   report.next.phase = next_phase(row.phase);
   report.rollback.phase = rollback_phase(row.phase);
   report.strategy =
