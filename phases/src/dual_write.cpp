@@ -70,7 +70,7 @@ StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono
     return {StepResult::Kind::again, {}, std::chrono::milliseconds(250)};
   }
   // The planner must know the new column before the first query on it.
-  env.session.exec(fmt::format("ANALYZE {} ({})", table.sql(), quote_identifier(m.names.new_column)));
+  env.session.exec(analyze_sql(m, table));
   return {StepResult::Kind::settled, {}, {}};
 }
 

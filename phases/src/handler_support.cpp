@@ -84,10 +84,6 @@ std::vector<Blocker> preflight_blockers(SqlSession& session, const Migration& m)
 
 namespace {
 
-std::string_view word(CompareDirection direction) {
-  return direction == CompareDirection::forward ? "forward" : "backward";
-}
-
 std::string how_to_see(const Migration& m) {
   return fmt::format(
       "see 'crossfade diffs {0}', repair with 'crossfade diffs {0} --repair', then 'crossfade next {0}'",
@@ -101,7 +97,7 @@ bool too_old(const PassRow& pass, const Migration& m) {
 }  // namespace
 
 std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& m, CompareDirection direction) {
-  const auto pass = newest_pass(env.session, m.row.id, "compare", word(direction));
+  const auto pass = newest_pass(env.session, m.row.id, "compare", to_text(direction));
   if (!pass || pass->state == "void")
     return {{ErrorCode::not_ready, "no full comparison has been made", "", ""}};
   if (pass->state == "running") return {{ErrorCode::not_ready, "the comparison has not ended", "", ""}};
@@ -135,7 +131,7 @@ std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& m, Comp
 StepResult run_comparison(PhaseEnv& env, const Migration& m, CompareDirection direction,
                           std::chrono::milliseconds slice) {
   const auto table = current_table(env.session, m);
-  const auto newest = newest_pass(env.session, m.row.id, "compare", word(direction));
+  const auto newest = newest_pass(env.session, m.row.id, "compare", to_text(direction));
   if (newest && newest->state == "ended" && comparison_blockers(env, m, direction).empty()) {
     return {StepResult::Kind::settled, {}, {}};
   }

@@ -40,13 +40,12 @@ enum class Notes { must_be_read, are_accepted };
 // Re-checked under the lock: nothing relevant changed since the comparison that counts began, and no writer
 // has left a note that nobody looked at (after accepted misfits more of them are no news).
 std::string recheck(PhaseEnv& env, const Migration& m, CompareDirection direction, Notes notes) {
-  const auto word = direction == CompareDirection::forward ? "forward" : "backward";
-  const auto pass = newest_pass(env.session, m.row.id, "compare", word);
+  const auto pass = newest_pass(env.session, m.row.id, "compare", to_text(direction));
   const auto fingerprint = pass ? pass->fingerprint : std::string("{}");
   auto sql = raise_unless(fmt::format("{} = {}::jsonb", fingerprint_sql(m), quote_literal(fingerprint)),
                           "the table, its triggers or its functions changed since the comparison began");
   if (notes == Notes::must_be_read) {
-    sql += raise_unless(unresolved_notes_sql(m.row.id, word) + " = 0",
+    sql += raise_unless(unresolved_notes_sql(m.row.id, to_text(direction)) + " = 0",
                         "a row that cannot be carried was written since the comparison");
   }
   return sql;
@@ -77,27 +76,32 @@ double soak_left_seconds(PhaseEnv& env, const Migration& m) {
 }  // namespace
 
 Crossing SwitchedHandler::enter(PhaseEnv& env, const Migration& m) {
-  const auto table = current_table(env.session, m);
-  const auto ledger = load_ledger(env.session, m.row.id);
-  const auto after = in_phase(m, Phase::switched);
-  const auto& column = m.binding.column;
-  const auto* default_value = ledger.find(DependentKind::default_value);
-  const TwinBuilder twins(m, table, ledger);
   // The mark is read before the inventory: an index or view that comes after it changes the mark, and would
   // otherwise be lost without a word.
   const auto mark = dependents_mark_sql(m);
   const auto now = text_of(env.session.exec("SELECT " + mark).one("dependents")[0]);
   if (const auto changed = dependent_blockers(env, m); !changed.empty()) throw error_of(changed, m.row.name);
+  const TwinBuilder twins(m, current_table(env.session, m), load_ledger(env.session, m.row.id));
+  return switch_crossing(env, m, now, twins.not_null_check_valid(env.session));
+}
+
+Crossing switch_crossing(PhaseEnv& env, const Migration& m, const std::string& dependents,
+                         bool not_null_check_valid) {
+  const auto table = current_table(env.session, m);
+  const auto ledger = load_ledger(env.session, m.row.id);
+  const auto after = in_phase(m, Phase::switched);
+  const auto& column = m.binding.column;
+  const auto* default_value = ledger.find(DependentKind::default_value);
   Crossing crossing;
   crossing.locks_table = true;
   crossing.recheck = recheck(env, m, CompareDirection::forward, notes_policy(env, "rejects_open"));
-  crossing.recheck += raise_unless(fmt::format("{} = {}", mark, quote_literal(now)),
+  crossing.recheck += raise_unless(fmt::format("{} = {}", dependents_mark_sql(m), quote_literal(dependents)),
                                    "something that hangs on the column was added or changed");
   // The old triggers go first: between the renames they would name columns that are not there.
   crossing.statements =
       remove_triggers_sql(m, table) + rename(table, m.names.old_column, column.retired_name) +
       rename(table, m.names.new_column, column.name) +
-      carry_over_sql(after, table, ledger, twins.not_null_check_valid(env.session)) +
+      carry_over_sql(after, table, ledger, not_null_check_valid) +
       install_backward_sql(after, table, default_value ? default_value->new_sql : std::nullopt);
   if (type_changes(m)) crossing.statements += recreate_user_triggers_sql(env.session, m, table);
   crossing.assignments = {refreshed_fingerprint(after)};
@@ -162,12 +166,21 @@ std::vector<Blocker> SwitchedHandler::exit_blockers(PhaseEnv& env, const Migrati
   }
   for (auto& blocker : comparison_blockers(env, m, CompareDirection::backward))
     blockers.push_back(std::move(blocker));
-  if (env.confirmation != m.row.name) {
-    blockers.push_back({ErrorCode::confirmation_missing,
-                        "confirmation by name: dropping the old column cannot be undone", "",
-                        fmt::format("confirm it by name: crossfade next {0} --confirm {0}", m.row.name)});
+  if (auto missing = missing_confirmation(m.row.name, env.confirmation, "")) {
+    blockers.push_back(*std::move(missing));
   }
   return blockers;
+}
+
+std::optional<Blocker> missing_confirmation(const std::string& name, const std::string& given,
+                                            std::string_view options) {
+  if (given == name) return std::nullopt;
+  const auto wrong = given.empty() ? std::string()
+                                   : fmt::format(" (--confirm names {}, the migration is {})",
+                                                 display_identifier(given), name);
+  return Blocker{ErrorCode::confirmation_missing,
+                 "confirmation by name: dropping the old column cannot be undone" + wrong, "",
+                 fmt::format("confirm it by name: crossfade next {0}{1} --confirm {0}", name, options)};
 }
 
 std::vector<Blocker> SwitchedHandler::rollback_blockers(PhaseEnv& env, const Migration& m) {

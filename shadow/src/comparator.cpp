@@ -21,10 +21,6 @@ constexpr int kMostReads = 50;  // a row that changes between all of them is rep
 constexpr auto kRepairLockTimeout = milliseconds(250);
 constexpr auto kRepairStatementTimeout = milliseconds(5000);
 
-std::string_view to_text(CompareDirection direction) {
-  return direction == CompareDirection::forward ? "forward" : "backward";
-}
-
 bool is_difference(const SqlValue& verdict) { return verdict && *verdict != kExcepted; }
 
 // A flagged row between two reads.

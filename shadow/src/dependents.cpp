@@ -49,7 +49,11 @@ std::string hint_for(ReferenceKind kind) {
     case ReferenceKind::index:
       return "Drop the index before the migration and build it again after it, or replace it by a plain one.";
     case ReferenceKind::constraint:
-      return "Drop the constraint before the migration and add it again after it, NOT VALID first.";
+      return "Drop the constraint before the migration and add it again after it: a foreign key or a check "
+             "NOT "
+             "VALID, then VALIDATE CONSTRAINT; a unique or primary key constraint with ADD CONSTRAINT … "
+             "USING "
+             "INDEX, from a unique index built CONCURRENTLY.";
     case ReferenceKind::trigger:
       return "Drop the trigger, or make it one without a column list and without this column in WHEN.";
     case ReferenceKind::view:

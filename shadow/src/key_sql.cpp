@@ -63,16 +63,20 @@ std::string key_equals_sql(const KeyFacts& key, std::string_view alias, std::str
   return key_tuple_sql(key, alias) + " = " + key_value_sql(key, array);
 }
 
-std::optional<Key> nth_key(SqlSession& session, const QualifiedName& table, const KeyFacts& key,
-                           const KeyRange& range, std::int64_t n) {
+std::string nth_key_sql(const QualifiedName& table, const KeyFacts& key, const KeyRange& range) {
   // One text per combination of open bounds, each prepared once; $3 counts rows, so the read is proportional
   // to it.
-  const auto sql = fmt::format(
+  return fmt::format(
       "SELECT {} FROM ONLY {} t WHERE {} AND ($1::text[] IS NULL OR true) AND ($2::text[] IS NULL OR true)"
       " ORDER BY {} LIMIT 1 OFFSET $3::bigint",
       key_text_sql(key, "t"), table.sql(),
       key_range_sql(key, "t", range.low ? "$1::text[]" : "", range.high ? "$2::text[]" : ""),
       key_order_sql(key, "t"));
+}
+
+std::optional<Key> nth_key(SqlSession& session, const QualifiedName& table, const KeyFacts& key,
+                           const KeyRange& range, std::int64_t n) {
+  const auto sql = nth_key_sql(table, key, range);
   const auto value = [](const std::optional<Key>& k) { return k ? SqlValue(array_of(k)) : SqlValue(); };
   const auto found = session.exec_prepared(sql, {value(range.low), value(range.high), std::to_string(n - 1)});
   if (found.empty()) return std::nullopt;

@@ -24,6 +24,19 @@ inline std::string add_not_null_check(const std::string& check, const std::strin
                      quote_identifier(column));
 }
 
+inline std::string validate_check_sql(const QualifiedName& table, const std::string& check) {
+  return fmt::format("ALTER TABLE {} VALIDATE CONSTRAINT {};\n", table.sql(), quote_identifier(check));
+}
+
+// Two statements: in one, the check would be dropped before SET NOT NULL could rely on it.
+inline std::string check_into_not_null_sql(const QualifiedName& table, const std::string& column,
+                                           const std::string& check) {
+  return fmt::format(
+      "ALTER TABLE {0} ALTER COLUMN {1} SET NOT NULL;\n"
+      "ALTER TABLE {0} DROP CONSTRAINT {2};\n",
+      table.sql(), quote_identifier(column), quote_identifier(check));
+}
+
 // Before the switch a constraint on the shadow may not fail a live write: the old column must be NOT NULL,
 // and forward proved to give a value for every value.
 inline bool proves_not_null(const ColumnBinding& column) {

@@ -126,7 +126,12 @@ std::optional<RowState> row_state(SqlSession& session, const std::string& sql, c
   return RowState{text_of(found[0][0]), bool_of(found[0][1])};
 }
 
-std::string row_state_sql(const Migration& m, const QualifiedName& table) {
+// Row locks are waited for this long at most, while nothing is held.
+constexpr std::chrono::milliseconds kRowWait{250};
+
+}  // namespace
+
+std::string reject_state_sql(const Migration& m, const QualifiedName& table) {
   const auto& column = m.binding.column;
   const auto failure = try_call_sql(column.forward, m.names, "t");
   return fmt::format(
@@ -137,15 +142,10 @@ std::string row_state_sql(const Migration& m, const QualifiedName& table) {
       table.sql(), key_equals_sql(m.binding.key, "t", "$1::text[]"));
 }
 
-// Row locks are waited for this long at most, while nothing is held.
-constexpr std::chrono::milliseconds kRowWait{250};
-
-}  // namespace
-
 Resolution resolve_rejects(SqlSession& session, const Migration& m, const QualifiedName& table,
                            const Token& token, const std::function<void()>& before_write) {
   Resolution resolution;
-  const auto state_sql = row_state_sql(m, table);
+  const auto state_sql = reject_state_sql(m, table);
   const auto write = write_row_sql(m, table);
   bool told = false;
   session.set_lock_timeout(kRowWait);
@@ -186,10 +186,9 @@ Resolution resolve_rejects(SqlSession& session, const Migration& m, const Qualif
   return resolution;
 }
 
-Resolution resolve_misfits(SqlSession& session, const Migration& m, const QualifiedName& table) {
-  Resolution resolution;
+std::string misfit_state_sql(const Migration& m, const QualifiedName& table) {
   const auto& column = m.binding.column;
-  const auto fits = fmt::format(
+  return fmt::format(
       "SELECT CASE WHEN CASE WHEN {fwd_fails} IS NULL THEN NOT {fwd_differs} ELSE false END THEN '' WHEN "
       "{back_fails} IS NOT NULL THEN {back_fails}"
       " WHEN {back_differs} THEN '22000 the old value is not what the way back gives' ELSE {inexact} END"
@@ -209,6 +208,11 @@ Resolution resolve_misfits(SqlSession& session, const Migration& m, const Qualif
                               ? "''"
                               : "'22000 the old column cannot hold the value exactly'"),
       fmt::arg("table", table.sql()), fmt::arg("equals", key_equals_sql(m.binding.key, "t", "$1::text[]")));
+}
+
+Resolution resolve_misfits(SqlSession& session, const Migration& m, const QualifiedName& table) {
+  Resolution resolution;
+  const auto fits = misfit_state_sql(m, table);
   for (const auto* direction : {"backward", "forward"}) {
     for (auto& row : noted(session, m.row.id, "misfit", direction)) {
       const auto found = session.exec_prepared(fits, {row.key});

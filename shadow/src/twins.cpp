@@ -91,14 +91,27 @@ LEFT JOIN pg_index i ON i.indexrelid = c.oid WHERE t.oid = $1::oid)sql",
   return bool_of(row[1]) ? TwinState::valid : TwinState::broken;
 }
 
+// What a living builder conflicts with.
+std::string lock_against_builders_sql(const QualifiedName& table) {
+  return fmt::format("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", table.sql());
+}
+
+std::string add_check_sql(const Migration& m, const QualifiedName& table) {
+  return fmt::format("ALTER TABLE {} {};\n", table.sql(),
+                     add_not_null_check(new_not_null_check(m), m.names.new_column));
+}
+
+std::string drop_twin_sql(const Migration& m, const QualifiedName& table, const Dependent& index) {
+  return fmt::format("DROP INDEX {};", QualifiedName{table.schema, m.generated.twin(index.name)}.sql());
+}
+
 void drop_leftover(SqlSession& session, const Migration& m, const QualifiedName& table,
                    const Dependent& index, std::chrono::milliseconds lock_timeout) {
   Transaction transaction(session);
   session.exec(fmt::format("SET LOCAL lock_timeout = {}", lock_timeout.count()));
-  session.exec(fmt::format("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", table.sql()));
+  session.exec(lock_against_builders_sql(table));
   if (twin_state(session, m, index) != TwinState::broken) return;
-  session.commit_with(
-      fmt::format("DROP INDEX {};", QualifiedName{table.schema, m.generated.twin(index.name)}.sql()));
+  session.commit_with(drop_twin_sql(m, table, index));
 }
 
 void build(SqlSession& session, const Migration& m, const QualifiedName& table, const Dependent& index) {
@@ -126,9 +139,7 @@ CheckState check_state(SqlSession& session, const Migration& m, const std::strin
 
 void validate(SqlSession& session, const QualifiedName& table, const std::string& check,
               std::chrono::milliseconds lock_timeout) {
-  run_under_lock(
-      session, lock_timeout,
-      fmt::format("ALTER TABLE {} VALIDATE CONSTRAINT {};\n", table.sql(), quote_identifier(check)));
+  run_under_lock(session, lock_timeout, validate_check_sql(table, check));
 }
 
 }  // namespace
@@ -154,9 +165,7 @@ bool TwinBuilder::step(SqlSession& session, std::chrono::milliseconds lock_timeo
   const auto check = new_not_null_check(migration_);
   switch (check_state(session, migration_, check, migration_.names.new_column)) {
     case CheckState::absent:
-      run_under_lock(session, lock_timeout,
-                     fmt::format("ALTER TABLE {} {};\n", table_.sql(),
-                                 add_not_null_check(check, migration_.names.new_column)));
+      run_under_lock(session, lock_timeout, add_check_sql(migration_, table_));
       return false;
     case CheckState::not_valid:
       validate(session, table_, check, lock_timeout);
@@ -194,6 +203,8 @@ bool TwinBuilder::not_null_check_valid(SqlSession& session) const {
   return check_state(session, migration_, new_not_null_check(migration_), migration_.names.new_column) ==
          CheckState::valid;
 }
+
+bool not_null_is_proved_before_switch(const ColumnBinding& column) { return proves_not_null(column); }
 
 std::string create_twin_sql(SqlSession& session, const Migration& m, const QualifiedName& table,
                             const Dependent& index, bool concurrently) {
@@ -236,6 +247,55 @@ std::string drop_twins_sql(const Migration& m, const QualifiedName& table, const
                            quote_identifier(new_not_null_check(m)));
 }
 
+std::string analyze_sql(const Migration& m, const QualifiedName& table) {
+  return fmt::format("ANALYZE {} ({})", table.sql(), quote_identifier(m.names.new_column));
+}
+
+std::vector<Statement> twin_statements(SqlSession& session, const Migration& m, const QualifiedName& table,
+                                       const Ledger& ledger) {
+  const auto self = "SHARE UPDATE EXCLUSIVE on " + table.display();
+  const auto exclusive = "ACCESS EXCLUSIVE on " + table.display() + ", in short attempts";
+  std::vector<Statement> list;
+  for (const auto& entry : ledger.carried) {
+    if (entry.kind != DependentKind::index) continue;
+    list.push_back({"a twin of index " + display_identifier(entry.name),
+                    create_twin_sql(session, m, table, entry, true), self, Blocks::nothing, true});
+    list.push_back({"only if its builder died",
+                    lock_against_builders_sql(table) + ";\n" + drop_twin_sql(m, table, entry), exclusive,
+                    Blocks::table, true});
+  }
+  if (proves_not_null(m.binding.column)) {
+    list.push_back({"NOT NULL of the new column, for rows written from now on", add_check_sql(m, table),
+                    exclusive, Blocks::table, true});
+    list.push_back({"and for every row: a scan that nobody waits for",
+                    validate_check_sql(table, new_not_null_check(m)), self, Blocks::nothing, false});
+  }
+  list.push_back({"statistics of the new column", analyze_sql(m, table), self, Blocks::nothing, false});
+  return list;
+}
+
+std::vector<Statement> settling_statements(const Migration& m, const QualifiedName& table) {
+  const auto& column = m.binding.column;
+  if (!column.not_null) return {};
+  const bool switched = m.row.phase == Phase::switched;
+  // What the switch could set at once is settled by it.
+  if (switched && proves_not_null(column)) return {};
+  const auto check = switched ? new_not_null_check(m) : old_not_null_check(m);
+  const auto self = "SHARE UPDATE EXCLUSIVE on " + table.display();
+  const auto after = switched ? "" : ", after a way back from switched";
+  std::vector<Statement> list{
+      {std::string("NOT NULL of the column is proved") + after, validate_check_sql(table, check), self,
+       Blocks::nothing, false},
+      {std::string("and set without a scan") + after,
+       check_into_not_null_sql(table, switched ? m.names.new_column : m.names.old_column, check),
+       "ACCESS EXCLUSIVE on " + table.display() + ", in short attempts", Blocks::table, true}};
+  if (!switched && proves_not_null(column)) {
+    list.push_back({std::string("NOT NULL of the new column, too") + after,
+                    validate_check_sql(table, new_not_null_check(m)), self, Blocks::nothing, false});
+  }
+  return list;
+}
+
 bool not_null_is_settled(SqlSession& session, const Migration& m, const std::string& column) {
   for (const auto& check : {new_not_null_check(m), old_not_null_check(m)}) {
     if (check_state(session, m, check, column) != CheckState::absent) return false;
@@ -254,11 +314,7 @@ bool settle_not_null(SqlSession& session, const Migration& m, const QualifiedNam
         validate(session, table, check, lock_timeout);
         return false;
       case CheckState::valid:
-        // Two statements: in one, the check would be dropped before SET NOT NULL could rely on it.
-        run_under_lock(session, lock_timeout,
-                       fmt::format("ALTER TABLE {0} ALTER COLUMN {1} SET NOT NULL;\n"
-                                   "ALTER TABLE {0} DROP CONSTRAINT {2};\n",
-                                   table.sql(), quote_identifier(column), quote_identifier(check)));
+        run_under_lock(session, lock_timeout, check_into_not_null_sql(table, column, check));
         return false;
     }
   }

@@ -7,7 +7,9 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "crossfade/core/cursor_cache.hpp"
@@ -82,6 +84,16 @@ class PhaseHandler {
   virtual Crossing enter(PhaseEnv& env, const Migration& migration) = 0;
   virtual Crossing leave_back(PhaseEnv& env, const Migration& migration) = 0;
 };
+
+// The drop of the old column is confirmed by the migration's name; `options` stand before --confirm in the
+// hint.
+std::optional<Blocker> missing_confirmation(const std::string& name, const std::string& given,
+                                            std::string_view options);
+
+// What SwitchedHandler::enter sends when what hangs on the column is as `dependents` (dependents_mark_sql)
+// has it. For `plan`, which may not ask for more than it can know before the twins are built.
+Crossing switch_crossing(PhaseEnv& env, const Migration& migration, const std::string& dependents,
+                         bool not_null_check_valid);
 
 // The backward capture installed anew, fingerprint and comparisons with it. Requires: phase switched.
 Crossing recapture_crossing(PhaseEnv& env, const Migration& migration);

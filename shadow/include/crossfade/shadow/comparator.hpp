@@ -23,6 +23,10 @@ enum class CompareDirection {
   forward,   // until the switch: the new column must be forward(old)
   backward,  // after it: new = forward(old), or old = backward(new)
 };
+// As crossfade.pass.direction has it.
+constexpr std::string_view to_text(CompareDirection direction) {
+  return direction == CompareDirection::forward ? "forward" : "backward";
+}
 
 struct PassRow {
   std::int64_t id = 0;

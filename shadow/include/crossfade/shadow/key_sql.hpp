@@ -28,6 +28,8 @@ std::string key_equals_sql(const KeyFacts& key, std::string_view alias, std::str
 // "empty".
 std::optional<Key> nth_key(SqlSession& session, const QualifiedName& table, const KeyFacts& key,
                            const KeyRange& range, std::int64_t n);
+// Its text; of the range it matters only which bounds are there. $1 low, $2 high, $3 rows before it.
+std::string nth_key_sql(const QualifiedName& table, const KeyFacts& key, const KeyRange& range);
 // The greatest key; nullopt for an empty table.
 std::optional<Key> greatest_key(SqlSession& session, const QualifiedName& table, const KeyFacts& key);
 std::string greatest_key_sql(const QualifiedName& table, const KeyFacts& key);

@@ -38,6 +38,11 @@ Resolution resolve_rejects(SqlSession& session, const Migration& migration, cons
                            const Token& token, const std::function<void()>& before_write);
 Resolution resolve_misfits(SqlSession& session, const Migration& switched, const QualifiedName& table);
 
+// What is read to look at one row, $1 being its key: how its expression fails and whether the other side is
+// stale; how its value does not fit ('' when it does).
+std::string reject_state_sql(const Migration& migration, const QualifiedName& table);
+std::string misfit_state_sql(const Migration& switched, const QualifiedName& table);
+
 // Notes that nobody has looked at yet, as a scalar SQL expression of type bigint for the switch block.
 std::string unresolved_notes_sql(const MigrationId& id, std::string_view direction);
 

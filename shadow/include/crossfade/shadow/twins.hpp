@@ -9,6 +9,7 @@
 #include "crossfade/core/sql_session.hpp"
 #include "crossfade/shadow/binding.hpp"
 #include "crossfade/shadow/dependents.hpp"
+#include "crossfade/shadow/statements.hpp"
 
 namespace crossfade {
 
@@ -35,11 +36,22 @@ class TwinBuilder {
   Ledger ledger_;
 };
 
+// dual_write proves NOT NULL of the new column by a check, so that the switch sets it at once.
+bool not_null_is_proved_before_switch(const ColumnBinding& column);
+
 // CREATE INDEX [CONCURRENTLY] of the twin of `index` on the new column, from catalog facts only.
 std::string create_twin_sql(SqlSession& session, const Migration& migration, const QualifiedName& table,
                             const Dependent& index, bool concurrently);
 // Removes twins and checks: rollback of dual_write. Under the table lock.
 std::string drop_twins_sql(const Migration& migration, const QualifiedName& table, const Ledger& ledger);
+
+// What the planner must know before the first query on the new column.
+std::string analyze_sql(const Migration& migration, const QualifiedName& table);
+
+// For `plan`: what dual_write sends, in order; what settle_not_null sends in the phase of `migration`.
+std::vector<Statement> twin_statements(SqlSession& session, const Migration& migration,
+                                       const QualifiedName& table, const Ledger& ledger);
+std::vector<Statement> settling_statements(const Migration& migration, const QualifiedName& table);
 
 // A plain reading: settle_not_null has nothing left to do.
 bool not_null_is_settled(SqlSession& session, const Migration& migration, const std::string& column);

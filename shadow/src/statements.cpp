@@ -1,0 +1,110 @@
+#include "crossfade/shadow/statements.hpp"
+
+#include "comparator_sql.hpp"
+#include "crossfade/core/error.hpp"
+#include "crossfade/shadow/key_sql.hpp"
+#include "crossfade/shadow/rejects.hpp"
+#include "profile_sql.hpp"
+#include "sweep_sql.hpp"
+
+namespace crossfade {
+
+namespace {
+
+// Both bounds are there; a text depends on nothing else of a range.
+const KeyRange& bounded() {
+  static const KeyRange range{Key{}, Key{}};
+  return range;
+}
+
+std::string reading(const QualifiedName& table) { return "ACCESS SHARE on " + table.display(); }
+
+Equality equality_of(SqlSession& session, const std::string& type) {
+  Savepoint undone(session);
+  try {
+    session.exec(equality_probe_sql(type));
+    return Equality::by_operator;
+  } catch (const Error& error) {
+    if (error.sqlstate() != "42883") throw;
+    undone.rollback();
+    return Equality::by_image;
+  }
+}
+
+}  // namespace
+
+std::string_view to_text(Blocks blocks) {
+  switch (blocks) {
+    case Blocks::nothing:
+      return "nothing";
+    case Blocks::rows:
+      return "rows";
+    case Blocks::table:
+      return "table";
+  }
+  return "";
+}
+
+std::vector<Statement> sweep_statements(const Migration& m, const QualifiedName& table) {
+  const auto writing = "ROW EXCLUSIVE on " + table.display() + " and locks of the rows that it writes";
+  const bool may_fail = !m.binding.column.forward.try_function.empty();
+  std::vector<Statement> list{
+      {"where the next chunk ends", nth_key_sql(table, m.binding.key, bounded()), reading(table)},
+      {"a chunk", chunk_sql(m, table, ChunkWay::plain, false), writing, Blocks::rows, true},
+      {"a chunk around rows that others hold", chunk_sql(m, table, ChunkWay::careful, false), writing,
+       Blocks::rows, false}};
+  if (may_fail) {
+    list.push_back({"a chunk with rows whose expression fails",
+                    chunk_sql(m, table, ChunkWay::tolerant, false), writing, Blocks::rows, true});
+  }
+  list.push_back(
+      {"a row that still differs after its chunk", differing_key_sql(m, table, false), reading(table)});
+  list.push_back(
+      {"a row that was set aside", write_row_sql(m, table, RowOf::leftover), writing, Blocks::rows, true});
+  if (may_fail) {
+    list.push_back({"how a rejected row is now", reject_state_sql(m, table), reading(table)});
+    list.push_back({"a rejected row that is fine by now", write_row_sql(m, table, RowOf::table), writing,
+                    Blocks::rows, true});
+  }
+  return list;
+}
+
+std::vector<Statement> dry_run_statements(SqlSession& session, const Migration& m,
+                                          const QualifiedName& table) {
+  const auto& column = m.binding.column;
+  const auto equality = equality_of(session, column.old_type);
+  const bool may_fail =
+      !column.forward.try_function.empty() || (column.backward && !column.backward->try_function.empty());
+  std::vector<Statement> list{
+      {"the last key to read", greatest_key_sql(table, m.binding.key), reading(table)},
+      {"where the next range ends", nth_key_sql(table, m.binding.key, bounded()), reading(table)},
+      {"a range", profile_range_sql(m, table, equality, Tolerance::strict, bounded()), reading(table)}};
+  if (may_fail) {
+    list.push_back({"a range with rows whose expression fails",
+                    profile_range_sql(m, table, equality, Tolerance::tolerant, bounded()), reading(table)});
+  }
+  return list;
+}
+
+std::vector<Statement> comparison_statements(const Migration& m, const QualifiedName& table,
+                                             CompareDirection direction) {
+  std::vector<Statement> list{
+      {"the last key to compare", greatest_key_sql(table, m.binding.key), reading(table)},
+      {"where the next range ends", nth_key_sql(table, m.binding.key, bounded()), reading(table)},
+      {"a range", range_verdicts_sql(m, table, direction, Tolerance::strict, bounded()), reading(table)}};
+  if (may_fail(m, direction)) {
+    list.push_back({"a range with rows whose expression fails",
+                    range_verdicts_sql(m, table, direction, Tolerance::tolerant, bounded()), reading(table)});
+  }
+  list.push_back(
+      {"rows that seem to differ, once more", keyed_verdicts_sql(m, table, direction), reading(table)});
+  if (direction == CompareDirection::backward)
+    list.push_back({"how a noted row is now", misfit_state_sql(m, table), reading(table)});
+  if (direction == CompareDirection::forward || m.binding.column.backward) {
+    list.push_back({"only on crossfade diffs --repair", repair_sql(m, table, direction),
+                    "ROW EXCLUSIVE on " + table.display() + " and the lock of the row", Blocks::rows, true});
+  }
+  return list;
+}
+
+}  // namespace crossfade
