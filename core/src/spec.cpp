@@ -67,6 +67,7 @@ class SpecParser {
     const auto table = migration->qualified_name("table");
     if (!table) migration->refuse_missing("table");
     spec_.table = *table;
+    spec_.table_at = migration->place("table");
   }
 
   void read_columns() {
@@ -96,8 +97,10 @@ class SpecParser {
     const auto name = reader.identifier("name");
     if (!name) reader.refuse_missing("name");
     column.name = *name;
+    column.name_at = reader.place("name");
     if (has_column(column.name)) reader.refuse("name", "each column once");
     column.type = reader.required_text("type");
+    column.type_at = reader.place("type");
     column.into = reader.identifier("into");
     column.forward = reader.text("forward");
     column.backward = reader.text("backward");

@@ -115,6 +115,11 @@ SpecReader::SpecReader(const toml::table& table, std::string_view section, std::
   }
 }
 
+std::string SpecReader::place(std::string_view key) const {
+  const toml::source_position at = find(key)->source().begin;
+  return fmt::format("{}:{}:{}", file_, at.line, at.column);
+}
+
 void SpecReader::refuse(std::string_view key, std::string_view why) const {
   const toml::node& node = *find(key);
   throw spec_error(ErrorCode::spec_bad_value, file_, node.source(), fmt::format("{}.{}", section_, key),

@@ -33,6 +33,8 @@ class SpecReader {
   // Sets every tuning key that is there.
   void tune(Tuning& tuning) const;
 
+  // "FILE:LINE:COLUMN" of the key's value. Requires: it is there.
+  std::string place(std::string_view key) const;
   // Throws spec_bad_value at the key's value. `why` follows the bounds.
   [[noreturn]] void refuse(std::string_view key, std::string_view why = {}) const;
   [[noreturn]] void refuse_missing(std::string_view key) const;

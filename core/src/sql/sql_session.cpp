@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <functional>
 #include <unordered_map>
 #include <utility>
 
@@ -38,6 +39,7 @@ struct SqlSession::Impl {
   std::size_t prepared_ever = 0;
   std::atomic<bool> broken = false;
   bool in_transaction = false;
+  std::function<void(const std::string&)> watcher;
   bool failed = false;  // a statement of the open transaction failed: the server will only roll back
 
   Impl(const std::string& conninfo, std::string target_name)
@@ -46,8 +48,9 @@ struct SqlSession::Impl {
   IfLost if_lost() const { return in_transaction ? IfLost::nothing_changed : IfLost::may_have_committed; }
 
   template <class Call>
-  SqlResult run(std::string_view sql, IfLost lost, Call call) {
+  SqlResult run(const std::string& sql, IfLost lost, Call call) {
     if (broken) throw connection_lost(IfLost::nothing_changed);
+    if (watcher) watcher(sql);
     try {
       return call();
     } catch (const Error&) {
@@ -138,6 +141,10 @@ SqlSession SqlSession::connect(const ConnectOptions& options, Target target) {
                 "Check that the server runs and that nothing between here and it closes connections.");
   }
   return SqlSession(std::move(impl));
+}
+
+void SqlSession::watch(std::function<void(const std::string&)> watcher) {
+  impl_->watcher = std::move(watcher);
 }
 
 SqlResult SqlSession::exec(const std::string& sql, const SqlParams& params) {

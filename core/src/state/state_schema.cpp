@@ -68,6 +68,17 @@ CREATE TABLE crossfade.transition (
   evidence jsonb NOT NULL,
   PRIMARY KEY (migration_id, number)
 );
+CREATE TABLE crossfade.action (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  migration_id uuid NOT NULL REFERENCES crossfade.migration,
+  action text NOT NULL,
+  phase text NOT NULL,
+  operator text NOT NULL,
+  host text NOT NULL,
+  version text NOT NULL,
+  at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  detail jsonb NOT NULL
+);
 CREATE TABLE crossfade.acceptance (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   migration_id uuid NOT NULL REFERENCES crossfade.migration,

@@ -174,6 +174,27 @@ std::vector<TransitionRecord> StateStore::history(const MigrationId& id) {
   return records;
 }
 
+std::vector<ActionRecord> StateStore::actions(const MigrationId& id) {
+  std::vector<ActionRecord> records;
+  for (const auto& row : session_
+                             .exec("SELECT at, action, phase, operator, host, version, detail::text"
+                                   " FROM crossfade.action WHERE migration_id = $1 ORDER BY id",
+                                   {id.text})
+                             .rows) {
+    records.push_back({text_of(row[0]), text_of(row[1]), text_of(row[2]), text_of(row[3]), text_of(row[4]),
+                       text_of(row[5]), text_of(row[6])});
+  }
+  return records;
+}
+
+void StateStore::record_action(const MigrationId& id, std::string_view action, std::string_view who,
+                               std::string_view host, const std::string& detail) {
+  session_.exec(
+      "INSERT INTO crossfade.action (migration_id, action, phase, operator, host, version, detail)"
+      " SELECT m.id, $2, m.phase, $3, $4, $5, $6::jsonb FROM crossfade.migration m WHERE m.id = $1",
+      {id.text, std::string(action), std::string(who), std::string(host), crossfade_version(), detail});
+}
+
 std::vector<Acceptance> StateStore::acceptances(const MigrationId& id) {
   std::vector<Acceptance> accepted;
   for (const auto& row :

@@ -25,6 +25,7 @@ struct ColumnSpec {
   std::optional<std::string> into;
   std::optional<std::string> forward, backward;
   OnMisfit on_misfit = OnMisfit::null;
+  std::string name_at, type_at;  // "FILE:LINE:COLUMN" of the value, for messages
 };
 
 // A count, a percentage or a range of either, both ends included; a single number is a range of that number
@@ -40,6 +41,7 @@ struct Expectation {
 struct Spec {
   std::string name;
   QualifiedName table;
+  std::string table_at;  // as ColumnSpec::name_at
   std::vector<ColumnSpec> columns;
   ShadowKind shadow = ShadowKind::column;
   std::optional<Expectation> expect_changed, expect_lossy;

@@ -101,6 +101,9 @@ class SqlSession {
   int backend_pid() const;
   const ServerIdentity& identity() const;
   bool is_open() const;
+  // Is told the text of every statement before it is sent, until it is replaced: how `plan` shows what
+  // `start` sends. Must not throw.
+  void watch(std::function<void(const std::string& sql)> watcher);
   // Notices that the server sent since the last call (NOTICE, WARNING), for tests and -v.
   std::vector<std::string> take_notices();
 

@@ -49,6 +49,12 @@ struct TransitionRecord {
   std::string from, to, event, operator_name, host, version, at, evidence;
 };
 
+// What an operator did beside phase changes: start, pause, resume, tune, adopt, recapture.
+struct ActionRecord {
+  std::string at, action, phase, operator_name, host, version;
+  std::string detail;  // json object
+};
+
 enum class LockMode { none, for_update };
 
 class StateStore {
@@ -71,6 +77,11 @@ class StateStore {
   void set_tuning(const MigrationId& id, std::string_view key, std::string_view value, std::string_view who);
 
   std::vector<TransitionRecord> history(const MigrationId& id);
+  // Oldest first.
+  std::vector<ActionRecord> actions(const MigrationId& id);
+  // In the caller's transaction, with what it tells of. The phase is the migration's of that moment.
+  void record_action(const MigrationId& id, std::string_view action, std::string_view who,
+                     std::string_view host, const std::string& detail = "{}");
   std::vector<Acceptance> acceptances(const MigrationId& id);
   void accept(const MigrationId& id, const Acceptance& acceptance, std::string_view who,
               std::string_view host);
