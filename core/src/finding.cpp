@@ -59,6 +59,7 @@ constexpr FindingInfo kFindings[] = {
     {"deadlock_timeout_short", true,
      "deadlock_timeout is so short that chunks of the sweep become small and slow."},
 
+    {"nothing_changes", true, "The column has the new type already, and no forward expression is given."},
     {"dry_run_changed", true, "The dry run changes another number of values than expected."},
     {"dry_run_errors", true, "The dry run met another number of failing rows than expected."},
     {"dry_run_lossy", true, "The dry run lost another number of values on the way back than expected."},

@@ -114,15 +114,36 @@ void Migrator::remove() {
   remove_schema(session);
 }
 
+namespace {
+
+// The open migration that this spec started. Throws when another spec did.
+std::optional<MigrationRow> open_as_given(SqlSession& session, const Spec& spec) {
+  auto open = StateStore(session).find_open(spec.name);
+  if (!open || open->spec_hash == spec_hash(session, spec)) return open;
+  throw Error(ErrorCode::spec_conflict, "a different migration named '" + spec.name + "' is open",
+              fmt::format("a spec cannot change once started: go back with 'crossfade rollback {} --to"
+                          " rolled_back' first, or use another name",
+                          spec.name),
+              spec.name);
+}
+
+}  // namespace
+
 PlanReport Migrator::plan(const SpecSource& spec) {
   auto session = impl_->connect("", "plan");
   // Everything that plan makes is undone: the transaction never commits.
   Transaction transaction(session);
-  const auto presence = schema_presence(session);
-  if (presence == SchemaPresence::absent) {
-    session.script(schema_sql());
-  } else {
+  const auto connect = [this](const std::string& role) { return impl_->connect("", role); };
+  const bool initialized = schema_presence(session) != SchemaPresence::absent;
+  if (initialized) {
     require_schema(session);
+    if (const auto open = open_as_given(session, parse_spec(spec.text, spec.file))) {
+      auto report = plan_report(session, stored_registration(session, *open), connect);
+      report.phase = open->phase;
+      return report;
+    }
+  } else {
+    session.script(schema_sql());
   }
   auto registration = register_spec(session, spec, impl_->options);
   if (registration.usable) {
@@ -131,13 +152,16 @@ PlanReport Migrator::plan(const SpecSource& spec) {
       throw Error(
           ErrorCode::table_has_migration,
           fmt::format("table {} has the open migration {}", registration.row.table.display(), open->name),
-          "finish or roll back that one first", registration.row.table.display());
+          fmt::format("see 'crossfade status {0}'; finish it, or 'crossfade rollback {0} --to rolled_back'",
+                      open->name),
+          registration.row.table.display());
     }
     StateStore(session).insert(registration.row, registration.spec.tuning);
     store_ledger(session, registration.row.id, registration.ledger);
   }
-  return plan_report(session, registration,
-                     [this](const std::string& role) { return impl_->connect("", role); });
+  auto report = plan_report(session, registration, connect);
+  report.initialized = initialized;
+  return report;
 }
 
 namespace {
@@ -170,17 +194,15 @@ StartReport Migrator::start(const SpecSource& source, const std::vector<Acceptan
   // Two starts at once meet here; the second one finds the first one's row.
   session.exec("SELECT pg_advisory_xact_lock(hashtext('crossfade'), hashtext('start'))");
   StateStore store(session);
-  if (const auto open = store.find_open(spec.name)) {
-    if (open->spec_hash == spec_hash(session, spec)) return {open->name, open->id.text, true, {}};
-    throw Error(ErrorCode::spec_conflict, "a different migration named '" + spec.name + "' is open",
-                "a spec cannot change once started: roll it back first, or use another name", spec.name);
-  }
+  if (const auto open = open_as_given(session, spec)) return {open->name, open->id.text, true, {}};
   auto registration = register_spec(session, source, impl_->options);
   if (const auto open = store.find_open_on(registration.row.table_oid)) {
     throw Error(
         ErrorCode::table_has_migration,
         fmt::format("table {} has the open migration {}", registration.row.table.display(), open->name),
-        "finish or roll back that one first", registration.row.table.display());
+        fmt::format("see 'crossfade status {0}'; finish it, or 'crossfade rollback {0} --to rolled_back'",
+                    open->name),
+        registration.row.table.display());
   }
   // What could not be bound cannot be accepted either.
   const auto refusals =

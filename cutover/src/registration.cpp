@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "crossfade/core/catalog.hpp"
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/state_store.hpp"
+#include "crossfade/core/tuning.hpp"
 #include "crossfade/phases/phase_handler.hpp"
 #include "crossfade/phases/preflight.hpp"
 #include "crossfade/shadow/transform.hpp"
-#include "crossfade/shadow/twins.hpp"
+#include "plan_statements.hpp"
 
 namespace crossfade {
 
@@ -18,6 +21,75 @@ std::string spec_hash(SqlSession& session, const Spec& spec) {
   return text_of(session.exec("SELECT encode(sha256(convert_to($1, 'UTF8')), 'hex')", {spec.canonical_text()})
                      .one("hash")[0]);
 }
+
+namespace {
+
+// Keeps the statements that make something while it lives; what only reads is not of interest.
+class Sending {
+ public:
+  Sending(SqlSession& session, std::vector<std::string>& sent) : session_(session) {
+    session.watch([&sent](const std::string& sql) {
+      for (const auto* verb : {"CREATE ", "ALTER ", "DROP ", "GRANT ", "INSERT "}) {
+        if (sql.starts_with(verb)) sent.push_back(sql);
+      }
+    });
+  }
+  ~Sending() { session_.watch({}); }
+  Sending(const Sending&) = delete;
+  Sending& operator=(const Sending&) = delete;
+
+ private:
+  SqlSession& session_;
+};
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+  const std::vector<std::string_view> views(known.begin(), known.end());
+  const auto found = nearest(word, views);
+  return found ? fmt::format("did you mean {}? ", *found) : std::string();
+}
+
+// The same name in another schema is nearer than another name in the same one.
+Error no_such_table(SqlSession& session, const Spec& spec) {
+  const auto found = session.exec(
+      "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+      " WHERE c.relkind IN ('r', 'p') AND n.nspname <> 'crossfade' AND n.nspname <> 'information_schema'"
+      " AND n.nspname NOT LIKE 'pg\\_%' ORDER BY c.relname = $1 DESC, 1, 2 LIMIT 10000",
+      {spec.table.name});
+  std::vector<std::string> known;
+  std::string advice;
+  for (const auto& row : found.rows) {
+    const QualifiedName name{text_of(row[0]), text_of(row[1])};
+    if (name.name == spec.table.name && advice.empty())
+      advice = fmt::format("did you mean {}? ", name.display());
+    known.push_back(name.display());
+  }
+  if (advice.empty()) advice = did_you_mean(spec.table.display(), known);
+  return {ErrorCode::undefined_table,
+          fmt::format("{}: there is no table {} in this database", spec.table_at, spec.table.display()),
+          advice + "check [migration] table; quote it there as SQL would", spec.table.display()};
+}
+
+ColumnBinding bind(SqlSession& session, const TableFacts& table, const ColumnSpec& column,
+                   const GeneratedNames& names, std::vector<Finding>& findings) {
+  try {
+    auto bound = bind_column(session, table, column, names, findings);
+    for (auto& finding : findings) {
+      if (finding.id != "column_not_found") continue;
+      std::vector<std::string> known;
+      for (const auto& facts : table.columns) known.push_back(display_identifier(facts.name));
+      finding.message = column.name_at + ": " + finding.message;
+      finding.hint = did_you_mean(display_identifier(column.name), known) + finding.hint;
+    }
+    return bound;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::spec_bad_value) throw;
+    throw Error(error.code(), fmt::format("{}: key column.type: {}", column.type_at, error.message()),
+                error.hint(), error.object())
+        .with_sqlstate(error.sqlstate());
+  }
+}
+
+}  // namespace
 
 Registration register_spec(SqlSession& session, const SpecSource& source, const MigratorOptions& options) {
   Registration r;
@@ -34,11 +106,7 @@ Registration register_spec(SqlSession& session, const SpecSource& source, const 
   r.row.timeline = session.identity().timeline;
   const GeneratedNames names(r.row.id);
   const auto table = read_table(session, r.spec.table);
-  if (!table) {
-    throw Error(ErrorCode::undefined_table,
-                "there is no table " + r.spec.table.display() + " in this database",
-                "check [migration] table; quote it there as SQL would", r.spec.table.display());
-  }
+  if (!table) throw no_such_table(session, r.spec);
   r.row.table_oid = table->oid;
   r.row.table = table->name;
   const auto& column = r.spec.columns.front();
@@ -46,7 +114,10 @@ Registration register_spec(SqlSession& session, const SpecSource& source, const 
   const auto* facts = table->column(column.name);
   key = choose_key(session, table->oid,
                    facts != nullptr ? std::vector<int>{facts->attnum} : std::vector<int>{});
-  r.binding.column = bind_column(session, *table, column, names, r.findings);
+  {
+    const Sending sending(session, r.sent);
+    r.binding.column = bind(session, *table, column, names, r.findings);
+  }
   if (key) r.binding.key = *key;
   // A way back that was refused is not the same as none.
   const bool bound = !r.binding.column.forward.function.empty() &&
@@ -55,9 +126,48 @@ Registration register_spec(SqlSession& session, const SpecSource& source, const 
        preflight(session, r.spec, *table, key, bound ? &r.binding.column : nullptr, names, Phase::planned)) {
     r.findings.push_back(std::move(finding));
   }
-  if (bound) r.ledger = take_inventory(session, *table, r.binding.column, r.findings);
+  if (bound) {
+    const Sending sending(session, r.sent);
+    r.ledger = take_inventory(session, *table, r.binding.column, r.findings);
+  }
   r.usable = bound && key.has_value();
   if (r.usable) r.row.binding = to_json(r.binding);
+  return r;
+}
+
+namespace {
+
+std::vector<std::optional<std::string>> functions_of(const ColumnBinding& column) {
+  std::vector<std::optional<std::string>> names{column.forward.function, column.forward.try_function};
+  if (column.backward) {
+    names.emplace_back(column.backward->function);
+    names.emplace_back(column.backward->try_function);
+  }
+  return names;
+}
+
+}  // namespace
+
+Registration stored_registration(SqlSession& session, const MigrationRow& row) {
+  Registration r;
+  const auto m = migration_of(row);
+  r.row = row;
+  r.spec = m.spec;
+  r.binding = m.binding;
+  r.ledger = load_ledger(session, row.id);
+  r.accepted = standing(StateStore(session).acceptances(row.id));
+  r.usable = true;
+  const auto functions = session.exec(
+      "SELECT pg_get_functiondef(p.oid) FROM pg_proc p WHERE p.pronamespace = 'crossfade'::regnamespace"
+      " AND p.proname = ANY ($1::text[]) ORDER BY p.oid",
+      {array_literal(functions_of(m.binding.column))});
+  for (const auto& function : functions.rows) r.sent.push_back(text_of(function[0]));
+  // The gates of later phases do not ask again, and would find the migration's own objects.
+  if (row.phase != Phase::planned && row.phase != Phase::dry_run) return r;
+  const auto table = read_table(session, row.table_oid);
+  if (!table) return r;
+  r.findings = preflight(session, m.spec, *table, m.binding.key, &m.binding.column, m.generated, row.phase);
+  take_inventory(session, *table, m.binding.column, r.findings);
   return r;
 }
 
@@ -79,44 +189,6 @@ std::string describe(const Dependent& dependent) {
   return {};
 }
 
-// The crossings as they will be sent. The rows that they read exist in the caller's transaction, which ends
-// in ROLLBACK.
-void plan_statements(SqlSession& session, const Registration& r, PlanReport& report,
-                     const std::function<SqlSession(const std::string&)>& connect) {
-  CursorCache cache("");
-  const std::atomic<bool> stop{false};
-  std::atomic<bool> interruptible{false};
-  PhaseEnv env{session, cache, connect, {}, r.spec.name, {}, stop, interruptible, {}};
-  auto row = StateStore(session).get(r.row.id);
-  const auto at = [&](Phase phase) {
-    row.phase = phase;
-    return migration_of(row);
-  };
-  const auto add = [&](Phase phase, std::string sql, std::string lock, bool waits) {
-    if (!sql.empty()) report.statements.push_back({phase, std::move(sql), std::move(lock), waits});
-  };
-  const auto budget = fmt::format("ACCESS EXCLUSIVE on {}, at most {} ms a time, {} attempts", report.table,
-                                  r.spec.lock_timeout.count(), r.spec.switch_attempts);
-  const auto backfill = make_phase_handler(Phase::backfill)->enter(env, at(Phase::dry_run));
-  add(Phase::backfill, backfill.statements, budget, true);
-  const auto& column = r.binding.column;
-  const auto names = physical_names(column, Phase::backfill);
-  add(Phase::backfill,
-      fmt::format("UPDATE ONLY {} t SET {} = {} WHERE <key range> AND <it differs>", r.row.table.sql(),
-                  quote_identifier(names.new_column), call_sql(column.forward, names, "t")),
-      "ROW EXCLUSIVE and row locks, a chunk at a time", false);
-  const auto m = at(Phase::dual_write);
-  for (const auto& dependent : r.ledger.carried) {
-    if (dependent.kind != DependentKind::index) continue;
-    add(Phase::dual_write, create_twin_sql(session, m, r.row.table, dependent, true),
-        "SHARE UPDATE EXCLUSIVE on " + report.table, false);
-  }
-  const auto compare = at(Phase::compare);
-  add(Phase::switched, make_phase_handler(Phase::switched)->enter(env, compare).statements, budget, true);
-  add(Phase::dropped, make_phase_handler(Phase::dropped)->enter(env, at(Phase::switched)).statements, budget,
-      true);
-}
-
 }  // namespace
 
 PlanReport plan_report(SqlSession& session, const Registration& r,
@@ -126,14 +198,24 @@ PlanReport plan_report(SqlSession& session, const Registration& r,
   report.table = r.row.table.display();
   report.mode = std::string(to_text(r.row.mode));
   report.findings = r.findings;
-  report.refusals = unaccepted(r.findings, std::vector<Acceptance>{});
+  report.refusals = unaccepted(r.findings, r.accepted);
   for (const auto& column : r.binding.key.columns)
     report.key += (report.key.empty() ? "" : ", ") + column.name;
   report.forward = r.binding.column.forward.text;
   if (r.binding.column.backward) report.backward = r.binding.column.backward->text;
   report.one_way = r.binding.column.one_way;
   for (const auto& dependent : r.ledger.carried) report.carried.push_back(describe(dependent));
-  if (r.usable && report.refusals.empty()) plan_statements(session, r, report, connect);
+  const bool may_go_on = std::ranges::all_of(report.refusals, [](const Finding& finding) {
+    const auto* info = find_finding(finding.id);
+    return info != nullptr && info->acceptable;
+  });
+  if (r.usable && may_go_on) {
+    CursorCache cache("");
+    const std::atomic<bool> stop{false};
+    std::atomic<bool> interruptible{false};
+    PhaseEnv env{session, cache, connect, {}, r.spec.name, {}, stop, interruptible, {}};
+    report.statements = planned_statements(env, r);
+  }
   return report;
 }
 
@@ -151,8 +233,13 @@ std::string to_json(const PlanReport& report) {
   };
   nlohmann::json statements = nlohmann::json::array();
   for (const auto& s : report.statements) {
-    statements.push_back(
-        {{"phase", to_text(s.phase)}, {"sql", s.sql}, {"lock", s.lock}, {"may_wait", s.may_wait}});
+    statements.push_back({{"phase", to_text(s.phase)},
+                          {"step", s.step},
+                          {"what", s.what},
+                          {"sql", s.sql},
+                          {"lock", s.lock},
+                          {"blocks", s.blocks},
+                          {"may_wait", s.may_wait}});
   }
   return nlohmann::json{{"migration", report.name},
                         {"table", report.table},
@@ -164,7 +251,9 @@ std::string to_json(const PlanReport& report) {
                         {"findings", findings(report.findings)},
                         {"refusals", findings(report.refusals)},
                         {"carried", report.carried},
-                        {"statements", statements}}
+                        {"statements", statements},
+                        {"initialized", report.initialized},
+                        {"phase", report.phase ? nlohmann::json(to_text(*report.phase)) : nlohmann::json()}}
       .dump();
 }
 

@@ -17,7 +17,9 @@ struct Registration {
   Binding binding;
   Ledger ledger;
   std::vector<Finding> findings;
-  bool usable = false;  // bound and keyed: the row can be inserted
+  bool usable = false;               // bound and keyed: the row can be inserted
+  std::vector<Acceptance> accepted;  // stored ones, of a migration that was started already
+  std::vector<std::string> sent;     // statements of start that make something, in order
 };
 
 // Resolves, binds and inspects, in the caller's transaction (which `plan` rolls back). Creates the expression
@@ -26,6 +28,9 @@ Registration register_spec(SqlSession& session, const SpecSource& source, const 
 
 // sha256 of the canonical text, by the server.
 std::string spec_hash(SqlSession& session, const Spec& spec);
+
+// Of a migration that is open: what start stored, and the findings of now as long as a gate asks for them.
+Registration stored_registration(SqlSession& session, const MigrationRow& row);
 
 PlanReport plan_report(SqlSession& session, const Registration& registration,
                        const std::function<SqlSession(const std::string&)>& connect);

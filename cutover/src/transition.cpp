@@ -81,16 +81,8 @@ std::string script_of(const Migration& m, const Crossing& crossing, const Qualif
                       const PhaseChange& change, int attempt) {
   const auto to = std::string(to_text(change.to));
   std::string script;
-  if (crossing.locks_table) {
-    script += lock_table_sql(table.sql(), lock_wait(attempt, m.spec.lock_timeout));
-    const auto body = "BEGIN\n" +
-                      fmt::format(
-                          "IF {}::regclass::oid <> {}::oid THEN RAISE EXCEPTION USING ERRCODE = 'CF001',"
-                          " MESSAGE = 'the table was renamed or replaced'; END IF;\n",
-                          quote_literal(table.sql()), m.row.table_oid.value) +
-                      crossing.recheck + "END";
-    script += fmt::format("DO {};\n", quote_literal(body));
-  }
+  if (crossing.locks_table)
+    script += lock_and_recheck_sql(m, crossing, table, lock_wait(attempt, m.spec.lock_timeout));
   script += crossing.statements + phase_change_sql(change);
   if (crossing.locks_table) script += record_success_sql(m.row.id, m.row.table_oid, to, attempt);
   return script;
@@ -201,6 +193,11 @@ Attempt attempt_change(PhaseEnv& env, const TransitionRequest& request, int numb
       return {result, {}};
     }
     if (outcome.verdict == Verdict::illegal) {
+      // An operator was quicker.
+      if (m.row.status == Status::paused) {
+        throw Error(ErrorCode::paused, fmt::format("migration {} is paused: {}", m.row.name, m.row.reason),
+                    "crossfade resume " + m.row.name, m.row.name);
+      }
       throw Error(ErrorCode::illegal_transition,
                   fmt::format("{} is not possible in phase {} ({})", to_text(request.event),
                               to_text(m.row.phase), to_text(m.row.status)),
@@ -288,6 +285,17 @@ TransitionResult with_lock_attempts(PhaseEnv& env, const TransitionRequest& requ
 
 }  // namespace
 
+std::string lock_and_recheck_sql(const Migration& m, const Crossing& crossing, const QualifiedName& table,
+                                 std::chrono::milliseconds wait) {
+  const auto body = "BEGIN\n" +
+                    fmt::format(
+                        "IF {}::regclass::oid <> {}::oid THEN RAISE EXCEPTION USING ERRCODE = 'CF001',"
+                        " MESSAGE = 'the table was renamed or replaced'; END IF;\n",
+                        quote_literal(table.sql()), m.row.table_oid.value) +
+                    crossing.recheck + "END";
+  return lock_table_sql(table.sql(), wait) + fmt::format("DO {};\n", quote_literal(body));
+}
+
 TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request) {
   const auto m = migration_of(StateStore(env.session).get(request.id));
   const auto target = request.event == Event::advance ? next_phase(m.row.phase) : rollback_phase(m.row.phase);
@@ -336,7 +344,7 @@ void reinstall_backward_capture(PhaseEnv& env, const TransitionRequest& request)
 }
 
 bool change_status(SqlSession& session, const MigrationId& id, Event event, const std::string& reason,
-                   const std::optional<Token>& token) {
+                   const std::optional<Token>& token, const std::function<void()>& also) {
   Transaction transaction(session);
   StateStore store(session);
   const auto row = store.get(id, LockMode::for_update);
@@ -348,6 +356,7 @@ bool change_status(SqlSession& session, const MigrationId& id, Event event, cons
   const auto outcome = fire(world, row.phase, row.status, event);
   if (outcome.verdict != Verdict::handled) return false;
   store.set_status(id, row.phase, row.status, outcome.status, reason);
+  if (also) also();
   transaction.commit();
   return true;
 }

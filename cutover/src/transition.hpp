@@ -1,6 +1,7 @@
 // One phase change: the machine decides, the handlers compose, one transaction commits effect and phase row.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -36,8 +37,13 @@ TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request);
 void reinstall_backward_capture(PhaseEnv& env, const TransitionRequest& request);
 
 // pause, resume, settle, fail, retry: fires the event and stores the status. False when it is not legal here.
-// token: when present the row must still carry it (a runner's own events).
+// token: when present the row must still carry it (a runner's own events). also: what is written with it, in
+// the same transaction.
 bool change_status(SqlSession& session, const MigrationId& id, Event event, const std::string& reason,
-                   const std::optional<Token>& token);
+                   const std::optional<Token>& token, const std::function<void()>& also = {});
+
+// How a crossing that locks the table begins: the lock, then what must still hold. Shared with `plan`.
+std::string lock_and_recheck_sql(const Migration& migration, const Crossing& crossing,
+                                 const QualifiedName& table, std::chrono::milliseconds wait);
 
 }  // namespace crossfade

@@ -176,7 +176,8 @@ TEST_F(CliRunTest, PlanChangesNothingAndShowsEveryStatement) {
   }
   EXPECT_EQ(plan["refusals"], json::array());
   for (const json& statement : plan["statements"]) {
-    EXPECT_TRUE(is_phase(statement["phase"]) && is_text(statement["sql"]) && is_text(statement["lock"]) &&
+    EXPECT_TRUE(is_phase(statement["phase"]) && is_text(statement["step"]) && is_text(statement["what"]) &&
+                is_text(statement["sql"]) && is_text(statement["lock"]) && is_text(statement["blocks"]) &&
                 is_bool(statement["may_wait"]))
         << statement;
   }
@@ -184,7 +185,7 @@ TEST_F(CliRunTest, PlanChangesNothingAndShowsEveryStatement) {
 
   const std::string brief = done({"plan", spec_}).out;
   EXPECT_EQ(brief.find("ALTER TABLE"), std::string::npos);
-  EXPECT_NE(brief.find("next: crossfade start " + spec_), std::string::npos);
+  EXPECT_NE(brief.find("crossfade start " + spec_), std::string::npos);
   EXPECT_NE(done({"plan", spec_, "--sql"}).out.find("ALTER TABLE"), std::string::npos);
 }
 

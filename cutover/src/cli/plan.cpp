@@ -13,6 +13,7 @@ std::string facts_text(const PlanReport& report, const Style& style) {
   const auto line = [&](std::string_view label, const std::string& value) {
     text += fmt::format("  {:<9} {}\n", label, one_line(value, 2000));
   };
+  if (report.phase) line("started", fmt::format("already; it is in {}", to_text(*report.phase)));
   line("key", report.key.empty() ? "none" : report.key);
   line("forward", report.forward.empty() ? "none" : report.forward);
   line("backward", report.backward.empty() ? "none" : report.backward);
@@ -30,22 +31,55 @@ std::string carried_text(const PlanReport& report, const Style& style) {
   return text;
 }
 
+std::string_view effect(const PlannedStatement& statement) {
+  if (statement.blocks == "table") return "holds up readers and writers of the table";
+  if (statement.blocks == "rows") return "holds up writers of the same rows";
+  return "holds up nobody";
+}
+
+std::string indented(const std::string& sql) {
+  std::string text = "  ";
+  for (const char c : visible(sql)) text += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  while (text.ends_with(' ') || text.ends_with('\n')) text.pop_back();
+  return text.ends_with(';') ? text : text + ';';
+}
+
 std::string statements_text(const PlanReport& report, const Style& style) {
   std::string text;
-  std::optional<Phase> phase;
+  std::string heading;
   for (const PlannedStatement& statement : report.statements) {
-    if (statement.phase != phase)
-      text += style.bold(fmt::format("statements of {}", to_text(statement.phase))) + "\n";
-    phase = statement.phase;
-    text += style.dim(
-        fmt::format("  -- lock: {}{}", statement.lock, statement.may_wait ? "; may wait for writers" : ""));
-    text += "\n  ";
-    for (const char c : visible(statement.sql)) text += c == '\n' ? std::string("\n  ") : std::string(1, c);
-    while (text.ends_with("\n  ")) text.erase(text.size() - 3);
-    if (!text.ends_with(';')) text += ';';
-    text += '\n';
+    const std::string now = fmt::format("statements of {}: {}", to_text(statement.phase), statement.step);
+    if (now != heading) text += style.bold(now) + "\n";
+    heading = now;
+    text += style.dim(fmt::format("  -- {}\n  -- lock: {}; {}{}", statement.what, statement.lock,
+                                  effect(statement), statement.may_wait ? "; may wait for writers" : ""));
+    text += fmt::format("\n{}\n", indented(statement.sql));
   }
   return text;
+}
+
+// As it is typed in a shell.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:@%+,";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+void print_next(const Command& command, const PlanArguments& arguments, const PlanReport& report) {
+  if (report.phase) {
+    print_commands(command, {.next = fmt::format("crossfade status {}", report.name), .rollback = ""});
+    return;
+  }
+  std::string start = "crossfade start " + shell_word(arguments.spec);
+  for (std::size_t i = 0; i < arguments.accept.ids.size(); ++i) {
+    start += fmt::format(" --accept {} --reason {}", arguments.accept.ids[i],
+                         shell_word(arguments.accept.reasons[i]));
+  }
+  print_commands(command,
+                 {.next = report.initialized ? start : "crossfade init && " + start, .rollback = ""});
 }
 
 }  // namespace
@@ -66,11 +100,11 @@ int run_plan(const Command& command, const PlanArguments& arguments) {
   if (arguments.sql) text += statements_text(report, style);
   command.output.print(text);
   if (refused) {
-    command.output.print(style.red("start will refuse this plan.") + "\n");
+    command.output.print(
+        style.red(report.phase ? "next will refuse to go on." : "start will refuse this plan.") + "\n");
     return kRefused;
   }
-  if (!arguments.sql)
-    print_commands(command, {.next = fmt::format("crossfade start {}", arguments.spec), .rollback = ""});
+  print_next(command, arguments, report);
   return 0;
 }
 

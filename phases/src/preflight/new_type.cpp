@@ -9,6 +9,13 @@ namespace crossfade::checks {
 void new_type(const Context& context) {
   if (context.column == nullptr) return;
   const auto& type = context.column->new_type;
+  if (context.column->forward.derived && context.column->old_type == type) {
+    context.warn(
+        "nothing_changes", context.column_text(),
+        fmt::format("Column {} has type {} already, and without a forward expression no value changes.",
+                    context.column_text(), type),
+        "Write another type, or forward and backward, in [[column]].");
+  }
   const auto row = context.session
                        .exec(R"sql(
 WITH RECURSIVE down AS (

@@ -48,6 +48,7 @@ TEST(FindingTest, TheIdsOfTheDesignAreAllThere) {
                          "statistics_hidden",
                          "deadlock_timeout_short",
                          "not_supported_yet",
+                         "nothing_changes",
                          "dry_run_changed",
                          "dry_run_errors",
                          "dry_run_lossy",

@@ -68,10 +68,14 @@ struct SpecSource {
   std::string file = "spec";  // for messages
 };
 
-// A statement of a later phase with what it locks.
+// A statement of a phase with what it locks.
 struct PlannedStatement {
   Phase phase;
-  std::string sql, lock;
+  std::string step;  // start, enter, work, rollback or recapture
+  std::string what;  // in a few words
+  std::string sql;   // several when they are one transaction; parameters as $1, …
+  std::string lock;
+  std::string blocks;     // nothing, rows (writers of the rows in hand) or table (its readers and writers)
   bool may_wait = false;  // for a lock that writers hold
 };
 
@@ -83,6 +87,8 @@ struct PlanReport {
   std::vector<Finding> refusals;     // those that stop `start`
   std::vector<std::string> carried;  // the ledger, in words
   std::vector<PlannedStatement> statements;
+  bool initialized = true;     // schema crossfade is there
+  std::optional<Phase> phase;  // of the open migration, when the spec was started already
 };
 std::string to_json(const PlanReport& report);
 
