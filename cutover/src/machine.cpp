@@ -141,7 +141,7 @@ using Rollback = Row<In<From>, On<Event::rollback>, In<To>, Cross, Gate>;
 
 template <Phase P>
 using Internal = mp::mp_list<  //
-    Row<In<P>, On<Event::pause>, none, SetPaused, WhileRunning>,
+    Row<In<P>, On<Event::pause>, none, SetPaused, WhileRunningOrSettled>,
     Row<In<P>, On<Event::resume>, none, SetRunning, WhilePaused>,
     Row<In<P>, On<Event::settle>, none, SetSettled, WhileRunning>,
     Row<In<P>, On<Event::fail>, none, SetFailed, WhileRunningOrSettled>,

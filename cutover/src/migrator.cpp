@@ -216,6 +216,7 @@ StartReport Migrator::start(const SpecSource& source, const std::vector<Acceptan
   store.insert(registration.row, registration.spec.tuning);
   store_ledger(session, registration.row.id, registration.ledger);
   impl_->store_acceptances(session, registration.row, accept);
+  store.record_action(registration.row.id, "start", impl_->options.operator_name, impl_->options.host);
   transaction.commit();
   failpoint::hit("start.registered");
   log::write(log::Level::info, "started", {{"migration", spec.name}, {"id", registration.row.id.text}});
@@ -227,16 +228,22 @@ PhaseReport Migrator::next(const MigrationRef& ref, const NextOptions& options) 
   const auto row = impl_->resolve(session, ref);
   impl_->require_identity(session, row);
   if (is_closed(row.phase)) {
-    if (options.until == row.phase) return {row.name, row.phase, row.status};
+    if (options.until == row.phase) return {row.name, row.phase, row.status, false};
     throw Error(ErrorCode::illegal_transition,
-                fmt::format("migration {} is closed ({})", row.name, to_text(row.phase)), "start a new one",
-                row.name);
+                fmt::format("migration {} is closed ({})", row.name, to_text(row.phase)),
+                "to migrate again: crossfade start SPEC", row.name);
+  }
+  // Before any work: hours of it must not end in a question.
+  if (options.until == Phase::dropped) {
+    if (const auto missing = missing_confirmation(row.name, options.confirm, " --until dropped"))
+      throw error_of({*missing}, row.name);
   }
   if (options.until && *options.until != row.phase && !precedes(row.phase, *options.until)) {
     throw Error(ErrorCode::illegal_transition,
                 fmt::format("migration {} is past {} (it is in {})", row.name, to_text(*options.until),
                             to_text(row.phase)),
-                "use 'crossfade rollback --to' to go back", row.name);
+                fmt::format("to go back: crossfade rollback {} --to {}", row.name, to_text(*options.until)),
+                row.name);
   }
   if (row.status == Status::paused) {
     throw Error(ErrorCode::paused, fmt::format("migration {} is paused: {}", row.name, row.reason),
@@ -272,7 +279,7 @@ PhaseReport Migrator::rollback(const MigrationRef& ref, const RollbackOptions& o
   const auto row = impl_->resolve(session, ref);
   impl_->require_identity(session, row);
   const auto target = options.to ? options.to : rollback_phase(row.phase);
-  if (target == row.phase) return {row.name, row.phase, row.status};
+  if (target == row.phase) return {row.name, row.phase, row.status, false};
   const bool earlier = target && (*target == Phase::rolled_back || precedes(*target, row.phase));
   if (is_closed(row.phase) || !earlier) {
     throw Error(ErrorCode::rollback_refused,

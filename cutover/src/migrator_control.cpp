@@ -2,6 +2,8 @@
 // recapture, adopt.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "crossfade/core/catalog.hpp"
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/failpoint.hpp"
@@ -13,6 +15,11 @@ namespace crossfade {
 std::vector<TransitionRecord> Migrator::history(const MigrationRef& ref) {
   auto session = impl_->open(ref.name, "history");
   return StateStore(session).history(impl_->resolve(session, ref).id);
+}
+
+std::vector<ActionRecord> Migrator::actions(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "history");
+  return StateStore(session).actions(impl_->resolve(session, ref).id);
 }
 
 std::optional<ProfileReport> Migrator::dry_run_report(const MigrationRef& ref) {
@@ -27,15 +34,24 @@ bool Migrator::pause(const MigrationRef& ref, const std::string& reason) {
   const auto row = impl_->resolve(session, ref);
   impl_->require_identity(session, row);
   if (row.status == Status::paused) return false;
-  if (!change_status(session, row.id, Event::pause, reason, std::nullopt)) {
+  const auto& who = impl_->options;
+  const auto recorded = [&] {
+    session.exec(
+        "INSERT INTO crossfade.pause (migration_id, kind, reason, changed_by) VALUES ($1, 'operator', $2, "
+        "$3)",
+        {row.id.text, reason, who.operator_name});
+    StateStore(session).record_action(row.id, "pause", who.operator_name, who.host,
+                                      nlohmann::json{{"reason", reason}}.dump());
+  };
+  if (!change_status(session, row.id, Event::pause, reason, std::nullopt, recorded)) {
     throw Error(ErrorCode::illegal_transition,
-                fmt::format("migration {} has no running work to pause ({}, {})", row.name,
-                            to_text(row.phase), to_text(row.status)),
+                is_closed(row.phase)
+                    ? fmt::format("migration {} is closed ({}); there is nothing to pause", row.name,
+                                  to_text(row.phase))
+                    : fmt::format("migration {} is {} in {}: nothing works on it until 'crossfade next'",
+                                  row.name, to_text(row.status), to_text(row.phase)),
                 "see 'crossfade status " + row.name + "'", row.name);
   }
-  session.exec(
-      "INSERT INTO crossfade.pause (migration_id, kind, reason, changed_by) VALUES ($1, 'operator', $2, $3)",
-      {row.id.text, reason, impl_->options.operator_name});
   CursorCache(impl_->options.redis).publish_control(row.id, "pause");
   return true;
 }
@@ -44,10 +60,14 @@ bool Migrator::resume(const MigrationRef& ref) {
   auto session = impl_->open(ref.name, "resume");
   const auto row = impl_->resolve(session, ref);
   impl_->require_identity(session, row);
-  if (!change_status(session, row.id, Event::resume, "", std::nullopt)) return false;
-  session.exec(
-      "UPDATE crossfade.pause SET ended_at = clock_timestamp() WHERE migration_id = $1 AND ended_at IS NULL",
-      {row.id.text});
+  const auto recorded = [&] {
+    session.exec(
+        "UPDATE crossfade.pause SET ended_at = clock_timestamp() WHERE migration_id = $1 AND ended_at IS "
+        "NULL",
+        {row.id.text});
+    StateStore(session).record_action(row.id, "resume", impl_->options.operator_name, impl_->options.host);
+  };
+  if (!change_status(session, row.id, Event::resume, "", std::nullopt, recorded)) return false;
   CursorCache(impl_->options.redis).publish_control(row.id, "resume");
   return true;
 }
@@ -73,10 +93,13 @@ void Migrator::tune(const MigrationRef& ref,
                 "physical order, interleaving, replication lag and probes are not supported yet",
                 "leave order, interleave, max_replication_lag and probe at their defaults");
   }
+  auto detail = nlohmann::json::object();
   Transaction transaction(session);
   for (const auto& [key, value] : settings) {
     store.set_tuning(row.id, key, tuning_value(tuning, key), impl_->options.operator_name);
+    detail[key] = tuning_value(tuning, key);
   }
+  store.record_action(row.id, "tune", impl_->options.operator_name, impl_->options.host, detail.dump());
   transaction.commit();
   CursorCache(impl_->options.redis).publish_control(row.id, "tune");
 }
@@ -89,10 +112,6 @@ CompareDirection direction_of(const MigrationRow& row) {
   throw Error(ErrorCode::illegal_transition,
               fmt::format("phase {} has nothing to compare", to_text(row.phase)),
               "both sides exist in dual_write, compare and switched", row.name);
-}
-
-std::string word(CompareDirection direction) {
-  return direction == CompareDirection::forward ? "forward" : "backward";
 }
 
 }  // namespace
@@ -120,7 +139,17 @@ PassRow Migrator::compare(const MigrationRef& ref) {
   };
   while (!comparator.run(env.session, env.cache, pass, std::chrono::milliseconds(500), stop_, progress))
     runner.check();
-  return *newest_pass(env.session, row.id, "compare", word(direction));
+  return *newest_pass(env.session, row.id, "compare", to_text(direction));
+}
+
+std::optional<PassRow> Migrator::newest_comparison(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "diffs");
+  const auto row = impl_->resolve(session, ref);
+  const auto direction =
+      row.phase == Phase::switched ? CompareDirection::backward : CompareDirection::forward;
+  auto pass = newest_pass(session, row.id, "compare", to_text(direction));
+  if (pass && pass->state == "void") pass.reset();
+  return pass;
 }
 
 std::vector<DifferenceValues> Migrator::differences(const MigrationRef& ref, ShowValues show) {
@@ -129,7 +158,7 @@ std::vector<DifferenceValues> Migrator::differences(const MigrationRef& ref, Sho
   std::vector<DifferenceValues> found;
   const auto direction =
       row.phase == Phase::switched ? CompareDirection::backward : CompareDirection::forward;
-  const auto pass = newest_pass(session, row.id, "compare", word(direction));
+  const auto pass = newest_pass(session, row.id, "compare", to_text(direction));
   if (!pass || !has_capture(row.phase)) return found;
   const auto m = migration_of(row);
   const Comparator comparator(m, current_table(session, m), direction);
@@ -149,7 +178,7 @@ std::int64_t Migrator::repair(const MigrationRef& ref) {
   Runner runner(impl_->runner_setup(row, stop_));
   const auto m = runner.load();
   auto& env = runner.env();
-  const auto pass = newest_pass(env.session, row.id, "compare", word(direction));
+  const auto pass = newest_pass(env.session, row.id, "compare", to_text(direction));
   if (!pass) return 0;
   Comparator comparator(m, current_table(env.session, m), direction);
   const auto written = comparator.repair(env.session, pass->id);
@@ -208,6 +237,8 @@ PhaseReport Migrator::recapture(const MigrationRef& ref) {
   if (row.phase == Phase::switched) {
     runner.reinstall_backward_capture();
   } else {
+    // What follows are ordinary phase changes; this says what they were for.
+    StateStore(session).record_action(row.id, "recapture", impl_->options.operator_name, impl_->options.host);
     while (runner.load().row.phase != Phase::dry_run) {
       runner.check();
       runner.go_back();
@@ -239,6 +270,7 @@ void Migrator::adopt() {
         " ELSE pg_current_xact_id() END, capture_xid = CASE WHEN capture_xid IS NULL THEN NULL"
         " ELSE pg_current_xact_id() END WHERE id = $1",
         {row.id.text, now.system_identifier, std::to_string(now.database_oid), now.timeline});
+    StateStore(session).record_action(row.id, "adopt", impl_->options.operator_name, impl_->options.host);
     transaction.commit();
     CursorCache(impl_->options.redis).forget(row.id);
   }

@@ -109,7 +109,8 @@ void Runner::report(const Migration& m, std::int64_t done, const std::string& no
 
 void Runner::fail(const std::string& reason) {
   change_status(session_, setup_.id, Event::fail, reason, env_.token);
-  log::write(log::Level::error, "phase_failed", {{"reason", reason}});
+  // The error that is thrown next tells it to a person; this is for the log.
+  log::write(log::Level::info, "phase_failed", {{"reason", reason}});
 }
 
 void Runner::hold_while_paused() {

@@ -88,13 +88,14 @@ void add_counts(SqlSession& session, const MigrationRow& row, StatusReport& repo
                        {row.id.text, std::string(to_text(row.phase))})
                  .one("misfits")[0]);
   const auto ended = session.exec(
-      "SELECT differences, excepted FROM crossfade.pass WHERE migration_id = $1 AND kind = 'compare' AND "
-      "state = 'ended'"
+      "SELECT differences, excepted, ended_at, extract(epoch FROM clock_timestamp() - ended_at)"
+      " FROM crossfade.pass WHERE migration_id = $1 AND kind = 'compare' AND state = 'ended'"
       " ORDER BY id DESC LIMIT 1",
       {row.id.text});
   if (!ended.empty()) {
     report.differences = int_of(ended[0][0]);
     report.excepted = int_of(ended[0][1]);
+    report.comparison = {text_of(ended[0][2]), double_of(ended[0][3])};
   }
   const auto attempts = session
                             .exec(
@@ -157,12 +158,19 @@ void add_readiness(SqlSession& session, CursorCache& cache, const Migration& m, 
         fmt::format("the work of phase {}; run '{}'", to_text(m.row.phase), "crossfade next " + m.row.name));
   }
   report.next.ready = report.next.waiting_for.empty() && m.row.status == Status::settled;
-  report.rollback.possible = unaccepted(handler->rollback_blockers(env, m), env.accepted).empty();
+  for (const auto& blocker : unaccepted(handler->rollback_blockers(env, m), env.accepted)) {
+    report.rollback.refused_for.push_back(blocker.text +
+                                          (blocker.hint.empty() ? "" : " (" + blocker.hint + ")"));
+  }
+  report.rollback.possible = report.rollback.refused_for.empty();
   report.rollback.loses = what_rollback_loses(m, report);
   report.commands.next = "crossfade next " + m.row.name;
   if (m.row.phase == Phase::switched) report.commands.next += " --confirm " + m.row.name;
   if (m.row.status == Status::paused) report.commands.next = "crossfade resume " + m.row.name;
   report.commands.rollback = "crossfade rollback " + m.row.name;
+  if (report.rejects > 0) report.commands.rejects = "crossfade rejects " + m.row.name;
+  if (report.misfits > 0) report.commands.misfits = "crossfade misfits " + m.row.name;
+  if (report.differences.value_or(0) > 0) report.commands.diffs = "crossfade diffs " + m.row.name;
 }
 
 StatusReport brief(SqlSession& session, const MigrationRow& row) {
@@ -207,6 +215,13 @@ StatusReport Migrator::status(const MigrationRef& ref) {
     report.next.waiting_for.push_back(error.message());
     report.next.ready = false;
     report.rollback.possible = false;
+  }
+  if (m.row.phase == Phase::switched) {
+    report.drop_from =
+        text_of(session
+                    .exec("SELECT phase_since + $2::interval FROM crossfade.migration WHERE id = $1",
+                          {m.row.id.text, fmt::format("{} ms", m.spec.soak.count())})
+                    .one("soak")[0]);
   }
   const auto tuning = StateStore(session).tuning(m.row.id, m.spec.tuning);
   report.pace.limit_rows_per_second = tuning.rows_per_second;
@@ -258,18 +273,27 @@ std::string to_json(const StatusReport& r) {
                {"reason", nullable(r.pace.reason)}};
   j["rejects"] = r.rejects;
   j["differences"] = nullable(r.differences);
+  j["comparison"] = r.comparison ? nlohmann::json{{"ended_at", r.comparison->ended_at},
+                                                  {"age_seconds", r.comparison->age_seconds}}
+                                 : nlohmann::json();
   j["excepted"] = r.excepted;
   j["misfits"] = r.misfits;
   j["next"] = {
       {"phase", nullable_phase(r.next.phase)}, {"ready", r.next.ready}, {"waiting_for", r.next.waiting_for}};
   j["rollback"] = {{"phase", nullable_phase(r.rollback.phase)},
                    {"possible", r.rollback.possible},
-                   {"loses", nullable(r.rollback.loses)}};
-  j["commands"] = {{"next", r.commands.next}, {"rollback", r.commands.rollback}};
+                   {"loses", nullable(r.rollback.loses)},
+                   {"refused_for", r.rollback.refused_for}};
+  j["commands"] = {{"next", r.commands.next},
+                   {"rollback", r.commands.rollback},
+                   {"rejects", r.commands.rejects},
+                   {"misfits", r.commands.misfits},
+                   {"diffs", r.commands.diffs}};
   j["switch"] = {{"attempts", r.switched.attempts},
                  {"lock_held_ms", nullable(r.switched.lock_held_ms)},
                  {"lock_wait_ms", nullable(r.switched.lock_wait_ms)},
                  {"sessions_waited", r.switched.sessions_waited}};
+  j["drop_from"] = nullable(r.drop_from);
   j["redis"] = r.redis;
   j["strategy"] = r.strategy;
   return j.dump();

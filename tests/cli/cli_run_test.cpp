@@ -48,6 +48,9 @@ bool is_string(const json& value) { return value.is_string(); }
 bool is_pair(const json& value) {
   return value.is_array() && value.size() == 2 && is_count(value[0]) && is_count(value[1]);
 }
+bool is_comparison(const json& value) {
+  return value.is_object() && is_text(value["ended_at"]) && value["age_seconds"].is_number();
+}
 bool is_list_of_texts(const json& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(), is_text);
 }
@@ -84,6 +87,12 @@ const std::map<std::string, bool (*)(const json&)> kStatusKeys{
     {"/rollback/phase", or_null<is_phase>},
     {"/rollback/possible", is_bool},
     {"/rollback/loses", or_null<is_text>},
+    {"/rollback/refused_for", is_list_of_texts},
+    {"/comparison", or_null<is_comparison>},
+    {"/drop_from", or_null<is_text>},
+    {"/commands/rejects", is_string},
+    {"/commands/misfits", is_string},
+    {"/commands/diffs", is_string},
     {"/commands/next", is_string},
     {"/commands/rollback", is_string},
     {"/switch/attempts", is_count},
@@ -162,9 +171,12 @@ TEST_F(CliRunTest, InitCreatesOnceAndRemovesWhatIsClosed) {
   EXPECT_EQ(answer({"init"}), json({{"schema", "crossfade"}, {"created", true}}));
   EXPECT_EQ(answer({"init"}), json({{"schema", "crossfade"}, {"created", false}}));
   done({"start", spec_});
-  failure({"init", "--remove"}, ErrorCode::schema_in_use);
+  failure({"init", "--remove", "--yes"}, ErrorCode::schema_in_use);
   done({"rollback", kName});
-  EXPECT_EQ(answer({"init", "--remove"}), json({{"schema", "crossfade"}, {"removed", true}}));
+  const json asked = failure({"init", "--remove"}, ErrorCode::confirmation_missing);
+  EXPECT_EQ(asked["hint"], "crossfade init --remove --yes");
+  EXPECT_EQ(value("SELECT count(*) FROM pg_namespace WHERE nspname = 'crossfade'"), "1");
+  EXPECT_EQ(answer({"init", "--remove", "--yes"}), json({{"schema", "crossfade"}, {"removed", true}}));
   EXPECT_EQ(value("SELECT count(*) FROM pg_namespace WHERE nspname = 'crossfade'"), "0");
 }
 
@@ -233,11 +245,23 @@ TEST_F(CliRunTest, StatusHoldsItsKeysInEveryPhase) {
         << screen.out;
   }
   EXPECT_TRUE(is_number(status()["switch"]["lock_held_ms"]));
+  EXPECT_TRUE(is_text(status()["drop_from"]));
+  EXPECT_TRUE(is_comparison(status()["comparison"]));
+  EXPECT_NE(done({"status", kName}).out.find("not before 2"), std::string::npos);
   failure({"next", kName}, ErrorCode::confirmation_missing);
-  failure({"next", kName, "--confirm", "wrong"}, ErrorCode::confirmation_missing);
-  done({"next", kName, "--confirm", kName});
+  const std::string wrong =
+      failure({"next", kName, "--confirm", "wrong"}, ErrorCode::confirmation_missing)["message"];
+  EXPECT_NE(wrong.find("--confirm names wrong, the migration is accounts_balance"), std::string::npos)
+      << wrong;
+  const std::string dropped = done({"next", kName, "--confirm", kName}).out;
+  EXPECT_NE(dropped.find("left behind: the table takes "), std::string::npos) << dropped;
   const json closed = status();
   expect_status_keys(closed);
+  const std::string quiet = done({"status", kName}).out;
+  EXPECT_NE(quiet.find("dropped, closed since "), std::string::npos) << quiet;
+  for (const char* noise : {"redis", "strategy", "moving", "problems", "go on", "go back"}) {
+    EXPECT_EQ(quiet.find(noise), std::string::npos) << quiet;
+  }
   EXPECT_EQ(closed["phase"], "dropped");
   for (const char* way : {"next", "rollback"}) EXPECT_EQ(closed[way]["phase"], json()) << way;
   EXPECT_EQ(closed["rollback"]["possible"], false);
@@ -306,6 +330,34 @@ TEST_F(CliRunTest, RollbackGoesBackOnePhaseOrToAnyEarlierOne) {
   EXPECT_EQ(changes, (Words{"dual_write", "backfill", "dry_run", "planned", "rolled_back"}));
 }
 
+TEST_F(CliRunTest, GoingWhereItIsChangesNothingAndSaysSo) {
+  start();
+  done({"next", kName});
+  const std::string text = done({"rollback", kName, "--to", "dry_run"}).out;
+  EXPECT_EQ(text.find("accounts_balance is in dry_run already, nothing done.\n"), 0U) << text;
+  EXPECT_EQ(lines_of(done({"rollback", kName, "--to", "dry_run", "--json"}).out).back()["changed"], false);
+  EXPECT_EQ(lines_of(done({"rollback", kName, "--json"}).out).back()["changed"], true);
+}
+
+TEST_F(CliRunTest, UntilDroppedAsksForTheNameBeforeAnyWork) {
+  start();
+  const json error = failure({"next", kName, "--until", "dropped"}, ErrorCode::confirmation_missing);
+  EXPECT_EQ(error["hint"],
+            "confirm it by name: crossfade next accounts_balance --until dropped --confirm accounts_balance");
+  failure({"next", kName, "--until", "dropped", "--confirm", "other"}, ErrorCode::confirmation_missing);
+  EXPECT_EQ(status()["phase"], "planned");
+  done({"next", kName, "--until", "dropped", "--confirm", kName});
+  const json closed = failure({"next", kName}, ErrorCode::illegal_transition);
+  EXPECT_EQ(closed["hint"], "to migrate again: crossfade start SPEC");
+}
+
+TEST_F(CliRunTest, AHintToGoBackNamesThePhase) {
+  start();
+  done({"next", kName, "--until", "backfill"});
+  EXPECT_EQ(failure({"next", kName, "--until", "dry_run"}, ErrorCode::illegal_transition)["hint"],
+            "to go back: crossfade rollback accounts_balance --to dry_run");
+}
+
 TEST_F(CliRunTest, ListAndStatusWithoutNameAreArrays) {
   done({"init"});
   EXPECT_EQ(answer({"list"}), json::array());
@@ -357,9 +409,64 @@ TEST_F(CliRunTest, HistoryTellsWhoAndWhat) {
   EXPECT_NE(done({"history", kName}).out.find("grace on "), std::string::npos);
 }
 
+TEST_F(CliRunTest, HistoryTellsWhatOperatorsDidBesidePhaseChanges) {
+  done({"init"});
+  done({"start", spec_, "--operator", "ada"});
+  done({"next", kName, "--until", "backfill"});
+  done({"pause", kName, "--reason", "month end", "--operator", "grace"});
+  done({"resume", kName});
+  done({"tune", kName, "workers=3", "rows_per_second=2000"});
+  done({"adopt"});
+  done({"recapture", kName});
+  const json history = answer({"history", kName});
+  Words actions;
+  for (const json& entry : history["actions"]) {
+    actions.push_back(entry["action"]);
+    EXPECT_TRUE(is_text(entry["at"]) && is_text(entry["operator"]) && is_text(entry["host"]) &&
+                is_text(entry["version"]) && is_phase(entry["phase"]))
+        << entry;
+  }
+  EXPECT_EQ(actions, (Words{"start", "pause", "resume", "tune", "adopt", "recapture"}));
+  EXPECT_EQ(history["actions"][0]["operator"], "ada");
+  EXPECT_EQ(history["actions"][0]["phase"], "planned");
+  EXPECT_EQ(history["actions"][1]["operator"], "grace");
+  EXPECT_EQ(history["actions"][1]["detail"], json({{"reason", "month end"}}));
+  EXPECT_EQ(history["actions"][3]["detail"], json({{"workers", "3"}, {"rows_per_second", "2000"}}));
+  const std::string text = done({"history", kName}).out;
+  EXPECT_LT(text.find(" start "), text.find(" advance ")) << text;
+  EXPECT_LT(text.find(" advance "), text.find(" pause ")) << text;
+  EXPECT_NE(text.find("reason=month end"), std::string::npos) << text;
+}
+
+TEST_F(CliRunTest, AnErrorIsToldOnceAndNotInTheWordsOfTheLog) {
+  sql("CREATE TABLE notes (id integer PRIMARY KEY, amount text)");
+  sql("INSERT INTO notes SELECT g, 'x' FROM generate_series(1, 9) g");
+  write_text(spec_,
+             "[migration]\nname = \"notes_amount\"\ntable = \"public.notes\"\n[[column]]\nname = \"amount\"\n"
+             "type = \"numeric\"\nforward = \"amount::numeric\"\nbackward = \"amount::text\"\n");
+  start();
+  EXPECT_EQ(crossfade({"next", "notes_amount"}).exit_status, 3);
+  const ProgramResult accepted =
+      done({"next", "notes_amount", "--accept", "dry_run_errors", "--reason", "known"});
+  EXPECT_NE(accepted.err.find("crossfade tune notes_amount max_rejects=9"), std::string::npos)
+      << accepted.err;
+  const std::string log = (folder_.path() / "crossfade.log").string();
+  const ProgramResult failed = crossfade({"next", "notes_amount", "--log-file", log});
+  EXPECT_EQ(failed.exit_status, 4);
+  EXPECT_EQ(failed.err.find("event="), std::string::npos) << failed.err;
+  EXPECT_NE(read_text(log).find("event=phase_failed"), std::string::npos);
+}
+
 TEST_F(CliRunTest, CompareFindsListsAndRepairsDifferences) {
   start();
-  done({"next", kName, "--until", "compare"});
+  const std::string never = "No comparison has been made that counts now; there is nothing to show.\n";
+  EXPECT_EQ(done({"diffs", kName}).out, never);
+  EXPECT_EQ(answer({"diffs", kName})["comparison"], json());
+  done({"next", kName, "--until", "dual_write"});
+  EXPECT_EQ(done({"diffs", kName}).out, never);
+  done({"next", kName});
+  EXPECT_EQ(answer({"diffs", kName})["comparison"]["state"], "ended");
+  EXPECT_NE(done({"diffs", kName}).out.find(" ago, found no difference in 1,000 rows.\n"), std::string::npos);
   const auto clean = lines_of(done({"compare", kName, "--json"}).out).back();
   EXPECT_EQ(clean["event"], "result");
   EXPECT_EQ(clean["differences"], 0);
@@ -422,7 +529,6 @@ TEST_F(CliRunTest, RejectsAreShownWithoutValuesAndRetried) {
 TEST_F(CliRunTest, PauseHoldsResumeLetsGoAndTuneIsKept) {
   start();
   done({"next", kName});
-  failure({"pause", kName}, ErrorCode::illegal_transition);
   EXPECT_EQ(answer({"resume", kName})["changed"], false);
   EXPECT_EQ(answer({"tune", kName, "rows_per_second=2000", "workers=3"})["tuned"],
             json({{"rows_per_second", "2000"}, {"workers", "3"}}));
@@ -460,6 +566,38 @@ TEST_F(CliRunTest, APausedMigrationSaysSoAndNextIsRefused) {
   failure({"next", kName}, ErrorCode::paused);
   EXPECT_EQ(answer({"resume", kName})["changed"], true);
   done({"next", kName});
+}
+
+TEST_F(CliRunTest, APausedSettledPhaseKeepsNextFromEnteringTheNextOne) {
+  start();
+  for (const char* phase : {"planned", "dry_run", "backfill", "dual_write", "compare", "switched"}) {
+    SCOPED_TRACE(phase);
+    if (std::string(phase) != "planned") done({"next", kName});
+    EXPECT_EQ(status()["phase"], phase);
+    EXPECT_EQ(status()["status"], "settled");
+    EXPECT_EQ(answer({"pause", kName})["changed"], true);
+    failure({"next", kName}, ErrorCode::paused);
+    EXPECT_EQ(status()["phase"], phase);
+    EXPECT_EQ(status()["next"]["ready"], false);
+    EXPECT_EQ(answer({"resume", kName})["changed"], true);
+    const std::string idle = done({"status", kName}).out;
+    EXPECT_NE(idle.find("running, but nobody is working on it"), std::string::npos) << idle;
+    EXPECT_NE(idle.find("run crossfade next accounts_balance"), std::string::npos) << idle;
+    // The work is looked at again, and there is none.
+    done({"next", kName});
+    EXPECT_EQ(status()["phase"], phase);
+    EXPECT_EQ(status()["status"], "settled");
+  }
+  done({"next", kName, "--confirm", kName});
+  failure({"pause", kName}, ErrorCode::illegal_transition);
+}
+
+TEST_F(CliRunTest, AFailedPhaseIsNotPaused) {
+  start();
+  done({"next", kName, "--until", "dry_run"});
+  sql("UPDATE crossfade.migration SET status = 'failed', reason = 'a test says so'");
+  const json error = failure({"pause", kName}, ErrorCode::illegal_transition);
+  EXPECT_NE(error["message"].get<std::string>().find("is failed in dry_run"), std::string::npos) << error;
 }
 
 TEST_F(CliRunTest, ASignalEndsTheWorkCleanlyWithStatus130) {

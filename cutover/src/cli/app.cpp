@@ -140,6 +140,7 @@ void Parser::add_setup_verbs() {
   CLI::App* init = add_verb("init", group, "Create or upgrade the schema crossfade",
                             [a = args_](const Command& c) { return run_init(c, a->init); });
   init->add_flag("--remove", args_->init.remove, "Drop the schema; refused while a migration is open");
+  init->add_flag("--yes", args_->init.yes, "Remove it without asking");
   add_verb("adopt", group, "Accept state that moved with a restored or cloned database",
            [](const Command& c) { return run_adopt(c); });
 }
@@ -181,8 +182,8 @@ void Parser::add_watching_verbs() {
       ->type_name("");
   status->add_flag("--watch", args_->status.watch, "Again every two seconds, until interrupted");
   add_verb("list", group, "Every migration of the database", [](const Command& c) { return run_list(c); });
-  add_named_verb("history", group, "Every phase change with who, when and evidence", args_->name.name,
-                 [a = args_](const Command& c) { return run_history(c, a->name); });
+  add_named_verb("history", group, "Every phase change and operator's act with who and when",
+                 args_->name.name, [a = args_](const Command& c) { return run_history(c, a->name); });
 }
 
 void Parser::add_steering_verbs() {

@@ -75,6 +75,25 @@ Json commands_object(const NextCommands& commands) {
   return {{"next", text_or_null(commands.next)}, {"rollback", text_or_null(commands.rollback)}};
 }
 
+void print_phase(const Command& command, const PhaseReport& report, std::string_view is_in) {
+  const auto commands = commands_after(report.name, report.phase);
+  if (command.output.json()) {
+    command.output.object({{"event", "result"},
+                           {"migration", report.name},
+                           {"phase", to_text(report.phase)},
+                           {"status", to_text(report.status)},
+                           {"changed", report.changed},
+                           {"commands", commands_object(commands)}});
+    return;
+  }
+  const std::string name = command.output.style().bold(report.name);
+  command.output.print(
+      report.changed
+          ? fmt::format("{} {} {}, {}.\n", name, is_in, to_text(report.phase), to_text(report.status))
+          : fmt::format("{} is in {} already, nothing done.\n", name, to_text(report.phase)));
+  print_commands(command, commands);
+}
+
 void print_commands(const Command& command, const NextCommands& commands) {
   if (command.output.quiet()) return;
   const Style& style = command.output.style();

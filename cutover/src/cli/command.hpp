@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "crossfade/cutover/migrator.hpp"
 #include "globals.hpp"
@@ -42,6 +43,8 @@ struct NextCommands {
 };
 NextCommands commands_after(const std::string& name, Phase phase);
 Json commands_object(const NextCommands& commands);
+// The answer of next and rollback: "NAME is in PHASE, STATUS." and what follows, or the result event.
+void print_phase(const Command& command, const PhaseReport& report, std::string_view is_in);
 // The two lines at the end of an answer; nothing with -q.
 void print_commands(const Command& command, const NextCommands& commands);
 

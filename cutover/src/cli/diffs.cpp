@@ -28,12 +28,20 @@ Json difference_object(const DifferenceValues& found) {
   return object;
 }
 
-void print_differences(const Command& command, const std::vector<DifferenceValues>& differences,
-                       Migrator::ShowValues show) {
-  if (differences.empty()) {
-    command.output.print("The newest comparison found no difference.\n");
+void print_differences(const Command& command, const std::optional<PassRow>& newest,
+                       const std::vector<DifferenceValues>& differences, Migrator::ShowValues show) {
+  if (!newest) {
+    command.output.print("No comparison has been made that counts now; there is nothing to show.\n");
     return;
   }
+  if (newest->state == "running") {
+    command.output.print(
+        fmt::format("The newest comparison has not ended; {} differences so far.\n", differences.size()));
+  } else if (differences.empty()) {
+    command.output.print(fmt::format("The newest comparison, {} ago, found no difference in {} rows.\n",
+                                     clock_time(newest->age_seconds), grouped(newest->rows_read)));
+  }
+  if (differences.empty()) return;
   const bool with_values = show == Migrator::ShowValues::yes;
   TextTable table({{"key"},
                    {with_values ? "old value" : "old hash"},
@@ -64,17 +72,24 @@ int run_diffs(const Command& command, const DiffsArguments& arguments) {
   if (arguments.repair) repaired = migrator->repair(ref);
   events.end();
   const auto show = arguments.show_values ? Migrator::ShowValues::yes : Migrator::ShowValues::no;
+  const auto newest = migrator->newest_comparison(ref);
   const auto differences = migrator->differences(ref, show);
   if (command.output.json()) {
     Json answer{{"migration", ref.name}};
     if (repaired) answer["repaired"] = *repaired;
+    answer["comparison"] = newest ? Json{{"id", newest->id},
+                                         {"direction", newest->direction},
+                                         {"state", newest->state},
+                                         {"ended_at", text_or_null(newest->ended_at)},
+                                         {"rows_read", newest->rows_read}}
+                                  : Json();
     answer["differences"] = Json::array();
     for (const DifferenceValues& found : differences)
       answer["differences"].push_back(difference_object(found));
     command.output.object(answer);
     return 0;
   }
-  print_differences(command, differences, show);
+  print_differences(command, newest, differences, show);
   if (repaired) {
     command.output.print(
         fmt::format("{} rows repaired. A repaired row counts as verified only after another full "

@@ -20,7 +20,7 @@ constexpr std::string_view kAccepting =
     "crossfade findings tells which findings may be accepted.\n";
 
 constexpr VerbHelp kHelp[] = {
-    {"init", "  crossfade init\n  crossfade init --remove\n",
+    {"init", "  crossfade init\n  crossfade init --remove --yes\n",
      "The schema crossfade lies in the migrated database, so that state and effect commit together.\n"},
     {"adopt", "  crossfade adopt\n",
      "Needed once after a restore, a clone or a failover; until then only status works.\n"},
@@ -48,7 +48,8 @@ constexpr VerbHelp kHelp[] = {
     {"list", "  crossfade list\n  crossfade list --json | jq -r '.[].id'\n", ""},
     {"history", "  crossfade history accounts_balance_bigint\n", ""},
     {"pause", "  crossfade pause accounts_balance_bigint --reason \"month-end closing\"\n",
-     "The runner stops after its chunk and waits; triggers keep both sides in step.\n"},
+     "The runner stops after its chunk and waits; triggers keep both sides in step. Where the work is done\n"
+     "already, next does not enter the next phase until resume.\n"},
     {"resume", "  crossfade resume accounts_balance_bigint\n", ""},
     {"tune",
      "  crossfade tune accounts_balance_bigint\n"
@@ -77,6 +78,11 @@ constexpr VerbHelp kHelp[] = {
      "  crossfade completion fish >~/.config/fish/completions/crossfade.fish\n",
      ""},
 };
+
+constexpr std::string_view kGate =
+    "The gate is what has to be true for that change, docs/phases.md has it phase by phase; crossfade "
+    "status\n"
+    "shows what is missing for it now.\n";
 
 // "  planned    -> dry_run      when settled and gate"
 std::string legal_changes(Event event) {
@@ -108,10 +114,10 @@ std::string verb_footer(std::string_view verb) {
   const auto* help = std::ranges::find(kHelp, verb, &VerbHelp::verb);
   if (help == std::end(kHelp)) std::abort();
   std::string text = fmt::format("Examples:\n{}", help->examples);
-  if (verb == "next")
-    text +=
-        fmt::format("\nWhere it leads (the guards are those of status):\n{}", legal_changes(Event::advance));
-  if (verb == "rollback") text += fmt::format("\nWhere it leads:\n{}", legal_changes(Event::rollback));
+  if (verb == "next") text += fmt::format("\nWhere it leads:\n{}{}", legal_changes(Event::advance), kGate);
+  if (verb == "rollback")
+    text += fmt::format("\nWhere it leads:\n{}{}", legal_changes(Event::rollback), kGate);
+  if (verb == "machine") text += fmt::format("\n{}", kGate);
   if (!help->more.empty()) text += fmt::format("\n{}", help->more);
   text +=
       "\nOptions of every verb: --dsn, --redis, --json, -v, -q, --log-file, --operator, --id and others;\n"

@@ -23,6 +23,12 @@ Json brief_object(const StatusReport& report) {
           {"runner", text_or_null(report.runner)}};
 }
 
+// "running" says that there is work left, not that it is done.
+std::string shown_status(const StatusReport& report) {
+  const bool idle = report.status == Status::running && report.runner.empty();
+  return std::string(to_text(report.status)) + (idle ? ", nobody at it" : "");
+}
+
 Json transition_object(const TransitionRecord& record) {
   return {{"number", record.number},
           {"at", record.at},
@@ -33,6 +39,16 @@ Json transition_object(const TransitionRecord& record) {
           {"host", record.host},
           {"version", record.version},
           {"evidence", record.evidence.empty() ? Json::object() : parsed(record.evidence)}};
+}
+
+Json action_object(const ActionRecord& record) {
+  return {{"at", record.at},
+          {"action", record.action},
+          {"phase", record.phase},
+          {"operator", record.operator_name},
+          {"host", record.host},
+          {"version", record.version},
+          {"detail", parsed(record.detail)}};
 }
 
 // {"attempts":2,"held":"1 ms"} as attempts=2 held=1 ms; what is nested stays JSON.
@@ -66,8 +82,8 @@ int run_list(const Command& command) {
   }
   TextTable table({{"name"}, {"table"}, {"phase"}, {"status"}, {"since"}, {"runner"}, {"id"}});
   for (const StatusReport& report : reports) {
-    table.add({report.migration, report.table, std::string(to_text(report.phase)),
-               std::string(to_text(report.status)), short_time(report.since), report.runner, report.id});
+    table.add({report.migration, report.table, std::string(to_text(report.phase)), shown_status(report),
+               short_time(report.since), report.runner, report.id});
   }
   command.output.print(table.text(command.output.style()));
   return 0;
@@ -77,22 +93,31 @@ int run_history(const Command& command, const NameArguments& arguments) {
   const MigrationRef ref = reference(command, arguments.name);
   Door migrator(command, Door::Redis::unused);
   const auto records = migrator->history(ref);
+  const auto actions = migrator->actions(ref);
   if (command.output.json()) {
-    Json array = Json::array();
-    for (const TransitionRecord& record : records) array.push_back(transition_object(record));
-    command.output.object({{"migration", ref.name}, {"transitions", array}});
-    return 0;
-  }
-  if (records.empty()) {
-    command.output.print(fmt::format("{} has not changed its phase yet.\n", ref.name));
+    Json changes = Json::array(), acts = Json::array();
+    for (const TransitionRecord& record : records) changes.push_back(transition_object(record));
+    for (const ActionRecord& record : actions) acts.push_back(action_object(record));
+    command.output.object({{"migration", ref.name}, {"transitions", changes}, {"actions", acts}});
     return 0;
   }
   TextTable table(
       {{"#", TextTable::Align::right}, {"at"}, {"event"}, {"from"}, {"to"}, {"by"}, {"evidence"}});
+  auto action = actions.begin();
+  const auto add_actions_until = [&](const std::string* at) {
+    // Both lists are in order, and both times are PostgreSQL's, in UTC.
+    for (; action != actions.end() && (at == nullptr || action->at < *at); ++action) {
+      table.add({"", short_time(action->at), action->action, action->phase, "",
+                 fmt::format("{} on {}", action->operator_name, action->host),
+                 evidence_text(action->detail)});
+    }
+  };
   for (const TransitionRecord& record : records) {
+    add_actions_until(&record.at);
     table.add({std::to_string(record.number), short_time(record.at), record.event, record.from, record.to,
                fmt::format("{} on {}", record.operator_name, record.host), evidence_text(record.evidence)});
   }
+  add_actions_until(nullptr);
   command.output.print(table.text(command.output.style()));
   return 0;
 }

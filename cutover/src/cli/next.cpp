@@ -1,4 +1,6 @@
 // next: on to the end of this phase, or into the next one.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "crossfade/core/log.hpp"
@@ -23,7 +25,44 @@ void show_dry_run(const Command& command, Door& migrator, const MigrationRef& re
       command.output.print(dry_run_text(*report, command.output.style()));
     }
   } catch (const Error& error) {
-    log::write(log::Level::warn, "dry_run_report_unavailable", {{"error", std::string(error.name())}});
+    log::write(log::Level::info, "dry_run_report_unavailable", {{"error", std::string(error.name())}});
+  }
+}
+
+// What the drop leaves in the table, as the history has it.
+void show_bloat(const Command& command, Door& migrator, const MigrationRef& ref) {
+  if (command.output.json() || command.output.quiet()) return;
+  try {
+    const auto history = migrator->history(ref);
+    if (history.empty() || history.back().evidence.empty()) return;
+    const Json found = parsed(history.back().evidence);
+    const auto number = [&](const char* key) {
+      return found.contains(key) && found[key].is_number_integer() ? found[key].get<long long>() : 0LL;
+    };
+    command.output.print(fmt::format(
+        "left behind: the table takes {}, its indexes {}, with {} dead rows; the space of the old column "
+        "comes "
+        "back as rows are written again.\n",
+        byte_size(number("table_bytes")), byte_size(number("index_bytes")), grouped(number("dead_tuples"))));
+  } catch (const Error& error) {
+    log::write(log::Level::info, "bloat_report_unavailable", {{"error", std::string(error.name())}});
+  }
+}
+
+// The dry run's errors become rejects, which the sweep takes only so many of.
+void tell_of_rejects(const Command& command, Door& migrator, const MigrationRef& ref,
+                     const std::vector<Acceptance>& accepted) {
+  if (std::ranges::find(accepted, "dry_run_errors", &Acceptance::id) == accepted.end()) return;
+  try {
+    const auto report = migrator->dry_run_report(ref);
+    const auto most = migrator->tuning(ref).max_rejects;
+    if (!report || report->errors <= most) return;
+    command.output.notice(
+        fmt::format("{} rows failed in the dry run and the sweep stops after max_rejects = {}: raise it with "
+                    "'crossfade tune {} max_rejects={}', or correct the rows",
+                    grouped(report->errors), most, ref.name, report->errors));
+  } catch (const Error& error) {
+    log::write(log::Level::info, "dry_run_report_unavailable", {{"error", std::string(error.name())}});
   }
 }
 
@@ -41,24 +80,16 @@ int run_next(const Command& command, const NextArguments& arguments) {
     report = migrator->next(ref, options);
   } catch (const Error& error) {
     events.end();
+    tell_of_rejects(command, migrator, ref, options.accept);
     if (events.saw_dry_run() || error.code() == ErrorCode::expectation_missed)
       show_dry_run(command, migrator, ref);
     throw;
   }
   events.end();
   if (events.saw_dry_run()) show_dry_run(command, migrator, ref);
-  const auto commands = commands_after(report.name, report.phase);
-  if (command.output.json()) {
-    command.output.object({{"event", "result"},
-                           {"migration", report.name},
-                           {"phase", to_text(report.phase)},
-                           {"status", to_text(report.status)},
-                           {"commands", commands_object(commands)}});
-    return 0;
-  }
-  command.output.print(fmt::format("{} is in {}, {}.\n", command.output.style().bold(report.name),
-                                   to_text(report.phase), to_text(report.status)));
-  print_commands(command, commands);
+  if (report.phase == Phase::dropped && report.changed) show_bloat(command, migrator, ref);
+  tell_of_rejects(command, migrator, ref, options.accept);
+  print_phase(command, report, "is in");
   return 0;
 }
 

@@ -49,6 +49,8 @@ void Output::notice(std::string_view sentence) const {
   write(stderr, fmt::format("crossfade: {}\n", visible(sentence)));
 }
 
+void Output::ask(std::string_view question) const { write(stderr, question); }
+
 void Output::error(const Error& error) const {
   if (json()) {
     object(error_object(error));

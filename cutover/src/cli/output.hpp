@@ -37,6 +37,8 @@ class Output {
   void object(const Json& json) const;
   // A sentence on stderr; nothing with -q or --json.
   void notice(std::string_view sentence) const;
+  // A question on stderr, without a line feed. Requires: not json().
+  void ask(std::string_view question) const;
   // The error object on stdout with --json, else "crossfade: …" and "hint: …" lines on stderr.
   void error(const Error& error) const;
   // errno of the first answer that could not be written (a full disk, EPIPE for a reader that has gone); 0:

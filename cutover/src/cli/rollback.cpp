@@ -15,18 +15,7 @@ int run_rollback(const Command& command, const RollbackArguments& arguments) {
   Door migrator(command, Door::Redis::used, &events);
   const PhaseReport report = migrator->rollback(ref, options);
   events.end();
-  const auto commands = commands_after(report.name, report.phase);
-  if (command.output.json()) {
-    command.output.object({{"event", "result"},
-                           {"migration", report.name},
-                           {"phase", to_text(report.phase)},
-                           {"status", to_text(report.status)},
-                           {"commands", commands_object(commands)}});
-    return 0;
-  }
-  command.output.print(fmt::format("{} is back in {}, {}.\n", command.output.style().bold(report.name),
-                                   to_text(report.phase), to_text(report.status)));
-  print_commands(command, commands);
+  print_phase(command, report, "is back in");
   return 0;
 }
 

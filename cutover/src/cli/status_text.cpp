@@ -55,7 +55,7 @@ std::string speed(const StatusReport& report) {
 std::string movement(const StatusReport& report, const Style& style) {
   switch (report.status) {
     case Status::settled:
-      return is_closed(report.phase) ? "closed" : "no: this phase has no work left";
+      return "no: this phase has no work left";
     case Status::paused:
       return style.yellow(with_reason("no: paused", report.reason)) +
              fmt::format("; go on with crossfade resume {}", report.migration);
@@ -64,7 +64,9 @@ std::string movement(const StatusReport& report, const Style& style) {
     case Status::running:
       break;
   }
-  if (report.runner.empty()) return style.yellow("no: nobody is working on it");
+  if (report.runner.empty()) {
+    return style.yellow(fmt::format("no: nobody is working on it; run crossfade next {}", report.migration));
+  }
   if (report.pace.state == "throttled" || report.pace.state == "paused") {
     return style.yellow(
                with_reason(fmt::format("yes, {}", report.pace.state), report.pace.reason.value_or(""))) +
@@ -97,6 +99,8 @@ std::string problems(const StatusReport& report, const Style& style) {
   count(report.rejects, "reject", "rejects");
   if (report.differences) {
     count(*report.differences, "difference", "differences");
+    if (report.comparison)
+      parts.back() += fmt::format(" (compared {} ago)", clock_time(report.comparison->age_seconds));
   } else {
     parts.emplace_back("not compared yet");
   }
@@ -132,29 +136,25 @@ class Screen {
 
 // What is it waiting for, is it safe to go on, how?
 void add_next(const StatusReport& report, const Style& style, Screen& screen) {
-  if (!report.next.phase) {
-    screen.line("go on", "there is no way on");
-    return;
-  }
+  if (!report.next.phase) return;
   const std::string_view phase = to_text(*report.next.phase);
   screen.line("go on", report.next.ready ? style.green(fmt::format("to {}: ready", phase))
                                          : style.yellow(fmt::format("to {}: not yet", phase)));
   for (const std::string& reason : report.next.waiting_for) screen.line("", "- " + one_line(reason));
+  if (report.drop_from) screen.line("", fmt::format("not before {}", short_time(*report.drop_from)));
   if (!report.commands.next.empty()) screen.line("", style.bold(report.commands.next));
 }
 
 // How do I go back, and what would I lose?
 void add_rollback(const StatusReport& report, const Style& style, Screen& screen) {
-  if (!report.rollback.phase) {
-    screen.line("go back", "there is no way back");
-    return;
-  }
+  if (!report.rollback.phase) return;
   const std::string_view phase = to_text(*report.rollback.phase);
   const std::string loses = report.rollback.loses ? style.yellow(one_line("loses " + *report.rollback.loses))
                                                   : std::string("loses nothing");
   screen.line("go back", report.rollback.possible ? fmt::format("to {}: possible; {}", phase, loses)
                                                   : style.red(fmt::format("to {}: not possible now", phase)) +
                                                         (report.rollback.loses ? "; " + loses : ""));
+  for (const std::string& reason : report.rollback.refused_for) screen.line("", "- " + one_line(reason));
   if (!report.commands.rollback.empty()) screen.line("", style.bold(report.commands.rollback));
 }
 
@@ -164,22 +164,37 @@ std::string status_text(const StatusReport& report, const Style& style) {
   Screen screen(style);
   screen.heading(
       fmt::format("{}  {}  {}", style.bold(report.migration), one_line(report.table), report.mode));
+  const auto id = [&] {
+    screen.line("id", fmt::format("{}, by {}, version {}", report.id, one_line(report.operator_name),
+                                  report.version));
+    return screen.text();
+  };
+  if (is_closed(report.phase)) {
+    screen.line("phase", fmt::format("{}, closed since {}", style.bold(to_text(report.phase)),
+                                     short_time(report.since)));
+    if (report.switched.attempts > 0) screen.line("switch", switch_text(report));
+    return id();
+  }
+  const bool idle = report.status == Status::running && report.runner.empty();
   screen.line("phase",
-              fmt::format("{}, {}, since {}, epoch {}", style.bold(to_text(report.phase)),
-                          coloured_status(report.status, style), short_time(report.since), report.epoch));
+              fmt::format("{}, {}{}, since {}, epoch {}", style.bold(to_text(report.phase)),
+                          coloured_status(report.status, style), idle ? ", but nobody is working on it" : "",
+                          short_time(report.since), report.epoch));
   screen.line("moving", movement(report, style));
   if (!report.runner.empty()) screen.line("runner", one_line(report.runner));
   if (report.units.total > 0 || report.rows.done > 0) screen.line("work", work(report));
   screen.line("problems", problems(report, style));
+  for (const std::string* command :
+       {&report.commands.rejects, &report.commands.misfits, &report.commands.diffs}) {
+    if (!command->empty()) screen.line("", style.bold(*command));
+  }
   if (report.switched.attempts > 0) screen.line("switch", switch_text(report));
   add_next(report, style, screen);
   add_rollback(report, style, screen);
   if (!report.strategy.empty()) screen.line("strategy", one_line(report.strategy, 400));
   screen.line("redis", report.redis == "lost" ? style.yellow("lost; everything works, more slowly observed")
                                               : report.redis);
-  screen.line(
-      "id", fmt::format("{}, by {}, version {}", report.id, one_line(report.operator_name), report.version));
-  return screen.text();
+  return id();
 }
 
 }  // namespace crossfade::cli

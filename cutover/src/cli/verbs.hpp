@@ -13,6 +13,7 @@ namespace crossfade::cli {
 
 struct InitArguments {
   bool remove = false;
+  bool yes = false;  // confirms remove
 };
 int run_init(const Command& command, const InitArguments& arguments);
 int run_adopt(const Command& command);

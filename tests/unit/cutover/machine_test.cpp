@@ -106,7 +106,8 @@ std::optional<Entry> crossing(Phase phase, Status status, Event event) {
 std::optional<Status> status_within(Status status, Event event) {
   const bool running = status == Status::running;
   switch (event) {
-    case Event::pause: return running ? std::optional{Status::paused} : std::nullopt;
+    case Event::pause:
+      return running || status == Status::settled ? std::optional{Status::paused} : std::nullopt;
     case Event::resume: return status == Status::paused ? std::optional{Status::running} : std::nullopt;
     case Event::settle: return running ? std::optional{Status::settled} : std::nullopt;
     case Event::fail:

@@ -102,6 +102,7 @@ struct PhaseReport {
   std::string name;
   Phase phase = Phase::planned;
   Status status = Status::running;
+  bool changed = true;  // false: it was so already, and nothing was done
 };
 
 struct NextOptions {
@@ -142,9 +143,12 @@ class Migrator {
   StatusReport status(const MigrationRef& ref);
   std::vector<StatusReport> list();  // brief: no readiness is computed
   std::vector<TransitionRecord> history(const MigrationRef& ref);
+  // What operators did beside phase changes, oldest first.
+  std::vector<ActionRecord> actions(const MigrationRef& ref);
   std::optional<ProfileReport> dry_run_report(const MigrationRef& ref);
 
-  // False when it was so already. pause throws illegal_transition when the phase has no running work.
+  // False when it was so already. A settled phase can be paused, too: the next one is not entered until
+  // resume. pause throws illegal_transition when the phase has failed or the migration is closed.
   bool pause(const MigrationRef& ref, const std::string& reason);
   bool resume(const MigrationRef& ref);
   // The values in force.
@@ -155,6 +159,9 @@ class Migrator {
   // A full comparison pass now (compare or switched). Returns the ended pass.
   PassRow compare(const MigrationRef& ref);
   enum class ShowValues { no, yes };
+  // The newest comparison that was not given up, of the direction that counts in the phase; its differences
+  // are those of differences(). nullopt: none.
+  std::optional<PassRow> newest_comparison(const MigrationRef& ref);
   std::vector<DifferenceValues> differences(const MigrationRef& ref, ShowValues show = ShowValues::no);
   std::int64_t repair(const MigrationRef& ref);
   std::vector<RejectRow> rejects(const MigrationRef& ref);

@@ -35,6 +35,12 @@ struct StatusReport {
   std::int64_t rejects = 0;
   std::optional<std::int64_t> differences;  // of the newest full pass; absent until one has ended
   std::int64_t excepted = 0, misfits = 0;
+  struct Comparison {  // the one that `differences` is of
+    std::string ended_at;
+    double age_seconds = 0;
+  };
+  std::optional<Comparison> comparison;
+  std::optional<std::string> drop_from;  // the end of the soak, in switched
   struct Next {
     std::optional<Phase> phase;
     bool ready = false;
@@ -44,9 +50,11 @@ struct StatusReport {
     std::optional<Phase> phase;
     bool possible = false;
     std::optional<std::string> loses;
+    std::vector<std::string> refused_for;  // why it is not possible
   } rollback;
   struct Commands {
     std::string next, rollback;
+    std::string rejects, misfits, diffs;  // what shows them; empty when there are none
   } commands;
   struct Switch {
     std::int64_t attempts = 0;
