@@ -209,6 +209,7 @@ TEST(CliTest, HelpOfNextShowsTheTransitionTable) {
     const std::string line = help.substr(at + 1, help.find('\n', at + 1) - at);
     EXPECT_TRUE(contains(line, "-> " + std::string(to_text(*row.to)))) << line;
   }
+  EXPECT_TRUE(contains(help, "The gate is what has to be true for that change")) << help;
 }
 
 TEST(CliTest, TellsItsVersion) {
@@ -303,6 +304,21 @@ TEST_F(CliDatabaseTest, WithoutASchemaEveryVerbSaysSo) {
     full.insert(full.end(), {"--dsn", dsn(), "-q"});
     expect_hint(error_of(full, ErrorCode::not_initialized), "crossfade init");
   }
+}
+
+TEST_F(CliDatabaseTest, OnATerminalInitAsksBeforeItRemoves) {
+  ASSERT_EQ(crossfade({"init", "--dsn", dsn()}).exit_status, 0);
+  const auto answered = [&](const std::string& answer) {
+    const std::string command = "script -qec '" + crossfade_binary() + " init --remove' /dev/null";
+    return Program::run("/bin/sh", {"-c", "echo " + answer + " | " + command}, {{"CROSSFADE_DSN", dsn()}});
+  };
+  const ProgramResult no = answered("n");
+  EXPECT_EQ(no.exit_status, 3) << no.out;
+  EXPECT_TRUE(contains(no.out, "with the history of every migration? [y/N]")) << no.out;
+  EXPECT_EQ(value("SELECT to_regclass('crossfade.meta') IS NOT NULL"), "t");
+  EXPECT_EQ(answered("y").exit_status, 0);
+  EXPECT_EQ(value("SELECT to_regclass('crossfade.meta') IS NOT NULL"), "f");
+  error_of({"init", "--yes"}, ErrorCode::usage_error);
 }
 
 TEST_F(CliDatabaseTest, TheMissingRedisIsNoticedOnStandardErrorOnly) {

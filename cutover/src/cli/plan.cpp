@@ -46,14 +46,21 @@ std::string indented(const std::string& sql) {
 
 std::string statements_text(const PlanReport& report, const Style& style) {
   std::string text;
-  std::string heading;
+  std::string heading, about;
   for (const PlannedStatement& statement : report.statements) {
     const std::string now = fmt::format("statements of {}: {}", to_text(statement.phase), statement.step);
-    if (now != heading) text += style.bold(now) + "\n";
+    if (now != heading) {
+      text += style.bold(now) + "\n";
+      about.clear();
+    }
     heading = now;
-    text += style.dim(fmt::format("  -- {}\n  -- lock: {}; {}{}", statement.what, statement.lock,
-                                  effect(statement), statement.may_wait ? "; may wait for writers" : ""));
-    text += fmt::format("\n{}\n", indented(statement.sql));
+    // Said once of those that follow each other.
+    const std::string comment =
+        fmt::format("  -- {}\n  -- lock: {}; {}{}", statement.what, statement.lock, effect(statement),
+                    statement.may_wait ? "; may wait for writers" : "");
+    if (comment != about) text += style.dim(comment) + "\n";
+    about = comment;
+    text += indented(statement.sql) + "\n";
   }
   return text;
 }
