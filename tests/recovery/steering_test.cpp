@@ -78,6 +78,24 @@ TEST_F(SteeringTest, APauseStopsTheWritesAndAResumeLetsThemGoOn) {
   check_in_step();
 }
 
+// The phase was settled when the runner looked, and is paused when it locks the row.
+TEST_F(SteeringTest, APauseBetweenTheLookAndTheLockKeepsThePhase) {
+  make_table();
+  advance_to(Phase::backfill);
+  const auto stop = gate("pause");
+  auto runner = launch(next(Phase::dual_write), "backfill_to_dual_write.before=wait:" + stop);
+  wait_until_reached(stop, runner);
+  succeed({"pause", "m", "--reason", "lunch"});
+  open(stop);
+  const auto result = runner.wait();
+  EXPECT_EQ(result.exit_status, 3);
+  EXPECT_NE(result.err.find("migration m is paused: lunch"), std::string::npos) << result.err;
+  EXPECT_EQ(phase(), Phase::backfill);
+  EXPECT_EQ(status(), "paused");
+  EXPECT_EQ(crossfade({"rollback", "m"}).exit_status, 0) << "a way back is open from every status";
+  EXPECT_EQ(phase(), Phase::dry_run);
+}
+
 TEST_F(SteeringTest, ATunedRateIsInForceAtOnce) {
   auto runner = launch_slow_sweep();
   const auto began = Clock::now();
