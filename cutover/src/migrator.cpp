@@ -179,7 +179,8 @@ std::string refusal_hint(const std::vector<Finding>& refusals) {
   const auto* info = find_finding(first.id);
   std::string hint = first.hint;
   if (info != nullptr && info->acceptable) {
-    hint += fmt::format("{}or accept it: --accept {} --reason \"…\"", hint.empty() ? "" : "; ", first.id);
+    hint += fmt::format("{}or accept it: the same command with --accept {} --reason \"why\"",
+                        hint.empty() ? "" : "; ", first.id);
   }
   return hint;
 }

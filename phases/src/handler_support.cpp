@@ -51,8 +51,8 @@ Error error_of(const std::vector<Blocker>& blockers, const std::string& name) {
   std::string hint = first.hint;
   if (!first.finding.empty() && find_finding(first.finding) != nullptr &&
       find_finding(first.finding)->acceptable) {
-    hint +=
-        fmt::format("{}or accept it: --accept {} --reason \"…\"", hint.empty() ? "" : ", ", first.finding);
+    hint += fmt::format("{}or accept it: the same command with --accept {} --reason \"why\"",
+                        hint.empty() ? "" : ", ", first.finding);
   }
   return Error(first.code, message, hint, name);
 }

@@ -247,7 +247,7 @@ TEST_F(CliRunTest, StatusHoldsItsKeysInEveryPhase) {
   EXPECT_TRUE(is_number(status()["switch"]["lock_held_ms"]));
   EXPECT_TRUE(is_text(status()["drop_from"]));
   EXPECT_TRUE(is_comparison(status()["comparison"]));
-  EXPECT_NE(done({"status", kName}).out.find("not before 2"), std::string::npos);
+  EXPECT_NE(done({"status", kName}).out.find("soak until 2"), std::string::npos);
   failure({"next", kName}, ErrorCode::confirmation_missing);
   const std::string wrong =
       failure({"next", kName, "--confirm", "wrong"}, ErrorCode::confirmation_missing)["message"];
@@ -496,6 +496,8 @@ TEST_F(CliRunTest, CompareFindsListsAndRepairsDifferences) {
   EXPECT_EQ(repaired["repaired"], 1);
   EXPECT_TRUE(is_text(repaired["differences"][0]["repaired_at"])) << repaired;
   EXPECT_EQ(lines_of(done({"compare", kName, "--json"}).out).back()["differences"], 0);
+  sql("UPDATE crossfade.pass SET state = 'running', ended_at = NULL WHERE kind = 'compare'");
+  EXPECT_EQ(done({"diffs", kName}).out, "The newest comparison has not ended; 0 differences so far.\n");
 }
 
 TEST_F(CliRunTest, RejectsAreShownWithoutValuesAndRetried) {

@@ -141,7 +141,7 @@ void add_next(const StatusReport& report, const Style& style, Screen& screen) {
   screen.line("go on", report.next.ready ? style.green(fmt::format("to {}: ready", phase))
                                          : style.yellow(fmt::format("to {}: not yet", phase)));
   for (const std::string& reason : report.next.waiting_for) screen.line("", "- " + one_line(reason));
-  if (report.drop_from) screen.line("", fmt::format("not before {}", short_time(*report.drop_from)));
+  if (report.drop_from) screen.line("", "soak until " + short_time(*report.drop_from));
   if (!report.commands.next.empty()) screen.line("", style.bold(report.commands.next));
 }
 
