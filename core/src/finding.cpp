@@ -38,6 +38,9 @@ constexpr FindingInfo kFindings[] = {
 
     {"dependent_not_carried", false,
      "Something hangs on the column that the switch cannot carry to the new one."},
+    {"dependent_added", true,
+     "Something was hung on the new column after the switch, or changed there; the way back would take it "
+     "away."},
     {"dependent_changed", false, "Something that hangs on the column changed after it was planned for."},
     {"foreign_dependents", true, "Views of other owners read the table."},
     {"published_table", true, "The table is published, and its subscribers see the change of the column."},

@@ -84,19 +84,18 @@ class Planner {
 
   void add_compare() {
     const auto m = at(Phase::compare);
-    work(Phase::compare, settling_statements(m, table_));
+    work(Phase::compare, settling_statements(m, table_, registration_.ledger));
     work(Phase::compare, sweep_statements(m, table_));
     work(Phase::compare, comparison_statements(m, table_, CompareDirection::forward));
   }
 
   void add_switched() {
     const auto before = at(Phase::compare);
-    const auto mark =
-        text_of(env_.session.exec("SELECT " + dependents_mark_sql(before)).one("dependents")[0]);
     const bool proved = not_null_is_proved_before_switch(before.binding.column);
-    cross(Phase::switched, "enter", before, switch_crossing(env_, before, mark, proved));
+    cross(Phase::switched, "enter", before,
+          switch_crossing(env_, before, read_dependent_marks(env_.session, before), proved));
     const auto m = at(Phase::switched);
-    work(Phase::switched, settling_statements(m, table_));
+    work(Phase::switched, settling_statements(m, table_, registration_.ledger));
     work(Phase::switched, comparison_statements(m, table_, CompareDirection::backward));
     cross(Phase::switched, "recapture", m, recapture_crossing(env_, m));
     cross(Phase::switched, "rollback", m, left(Phase::switched));

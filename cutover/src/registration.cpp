@@ -118,6 +118,8 @@ Registration register_spec(SqlSession& session, const SpecSource& source, const 
     const Sending sending(session, r.sent);
     r.binding.column = bind(session, *table, column, names, r.findings);
   }
+  // The migrated column itself only where there is no other order, and it keeps its own.
+  if (!key && widens_integer(r.binding.column)) key = choose_key(session, table->oid, {});
   if (key) r.binding.key = *key;
   // A way back that was refused is not the same as none.
   const bool bound = !r.binding.column.forward.function.empty() &&
@@ -182,9 +184,44 @@ std::string describe(const Dependent& dependent) {
                          dependent.new_sql.value_or("none"));
     case DependentKind::comment:
       return "comment on " + dependent.name;
+    case DependentKind::column_setting:
+      return fmt::format("{} of the column: {}, on the new one from the start", dependent.name,
+                         dependent.create_sql);
     case DependentKind::index:
       return fmt::format("{}index {}: a twin is built CONCURRENTLY and takes the name at the switch",
                          dependent.unique ? "unique " : "", dependent.name);
+    case DependentKind::unique_constraint:
+      return fmt::format(
+          "{} constraint {}: a twin of its index is built CONCURRENTLY and becomes the constraint at "
+          "the switch; a spare on the old column waits for the way back",
+          dependent.constraint_kind, dependent.name);
+    case DependentKind::statistics:
+      return fmt::format("statistics object {}: a twin is made and takes the name at the switch",
+                         dependent.name);
+    case DependentKind::check:
+    case DependentKind::foreign_key:
+      return fmt::format("{} {}: added again NOT VALID at the switch, then validated",
+                         dependent.kind == DependentKind::check ? "check" : "foreign key", dependent.name);
+    case DependentKind::policy:
+      return fmt::format("policy {}: bound to the new column at the switch", dependent.name);
+    case DependentKind::rule:
+      return fmt::format("rule {}: bound to the new column at the switch", dependent.name);
+    case DependentKind::trigger:
+      return fmt::format("trigger {}: made again at the switch", dependent.name);
+    case DependentKind::sql_function:
+      return fmt::format("function {}: bound to the new column at the switch", dependent.name);
+    case DependentKind::publication:
+      return fmt::format("publication {}: its column list or row filter is made again at the switch",
+                         dependent.name);
+    case DependentKind::column_grant:
+      return fmt::format("privileges on column {}: granted on the new one at the switch", dependent.name);
+    case DependentKind::sequence:
+      return fmt::format("sequence {}: goes over to the new column, in its type, at the switch",
+                         dependent.name);
+    case DependentKind::identity:
+      return fmt::format("identity sequence {}: made again at the switch, where it stood", dependent.name);
+    case DependentKind::view:
+      return fmt::format("view {}: made again at the switch, over the new column", dependent.name);
   }
   return {};
 }

@@ -207,6 +207,15 @@ void Runner::settle() {
   }
 }
 
+void Runner::repeat(const std::function<StepResult()>& step) {
+  const auto m = load();
+  env_.progress = [&](std::int64_t done, std::int64_t, const std::string& note) { report(m, done, note); };
+  for (auto result = step(); result.kind == StepResult::Kind::again; result = step()) {
+    check();
+    std::this_thread::sleep_for(result.pause);
+  }
+}
+
 void Runner::refresh(PhaseHandler& handler) {
   while (true) {
     check();
@@ -263,6 +272,7 @@ void Runner::change(Event event) {
 void Runner::advance() {
   const auto m = load();
   const auto handler = make_phase_handler(m.row.phase);
+  repeat([&] { return handler->abandon_rollback(env_, m); });
   const auto shut = unaccepted(handler->exit_blockers(env_, m), env_.accepted);
   // What only time or a person can open is told before anything is read again for it.
   const bool renewable = std::ranges::none_of(shut, [](const Blocker& blocker) {
@@ -276,15 +286,10 @@ void Runner::go_back() {
   const auto m = load();
   const auto handler = make_phase_handler(m.row.phase);
   if (relation_name(session_, m.row.table_oid)) {
+    repeat([&] { return handler->prepare_rollback(env_, m); });
     // Only the switch back rests on a comparison; every other way back is open whatever the state of the
     // work.
     if (m.row.phase == Phase::switched) refresh(*handler);
-    auto prepared = handler->prepare_rollback(env_, m);
-    while (prepared.kind == StepResult::Kind::again) {
-      check();
-      std::this_thread::sleep_for(prepared.pause);
-      prepared = handler->prepare_rollback(env_, m);
-    }
   }
   change(Event::rollback);
 }

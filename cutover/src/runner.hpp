@@ -47,6 +47,7 @@ class Runner {
   void hold_while_paused();
   void fail(const std::string& reason);
   Error cause_of(const Error& error, const Migration& migration);
+  void repeat(const std::function<StepResult()>& step);
   void refresh(PhaseHandler& handler);
   void watch_fingerprint(const Migration& migration);
   TransitionRequest request(Event event);

@@ -293,7 +293,9 @@ std::string lock_and_recheck_sql(const Migration& m, const Crossing& crossing, c
                         " MESSAGE = 'the table was renamed or replaced'; END IF;\n",
                         quote_literal(table.sql()), m.row.table_oid.value) +
                     crossing.recheck + "END";
-  return lock_table_sql(table.sql(), wait) + fmt::format("DO {};\n", quote_literal(body));
+  auto tables = table.sql();
+  for (const auto& other : crossing.also_locks) tables += ", " + other;
+  return lock_table_sql(tables, wait, crossing.before_lock) + fmt::format("DO {};\n", quote_literal(body));
 }
 
 TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request) {

@@ -12,6 +12,7 @@
 #include "crossfade/core/log.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/shadow/capture.hpp"
+#include "crossfade/shadow/dependents.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/rejects.hpp"
@@ -72,7 +73,8 @@ Crossing BackfillHandler::enter(PhaseEnv& env, const Migration& m) {
   Crossing crossing;
   crossing.locks_table = true;
   const auto id = quote_literal(m.row.id.text) + "::uuid";
-  crossing.statements = install_forward_sql(m, table);
+  crossing.statements =
+      install_forward_sql(m, table) + shadow_settings_sql(m, table, load_ledger(env.session, m.row.id));
   crossing.statements += fmt::format(
       "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {0} AND kind <> 'profile';\n"
       "DELETE FROM crossfade.reject WHERE migration_id = {0};\n"

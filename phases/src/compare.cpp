@@ -67,6 +67,8 @@ StepResult CompareHandler::prepare_rollback(PhaseEnv& env, const Migration& m) {
 StepResult CompareHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
   const auto restored = prepare_rollback(env, m);
   if (restored.kind != StepResult::Kind::settled) return restored;
+  // A switch back gives a constraint its spare index: both are built again for the next switch.
+  if (const auto built = build_twins(env, m, lock_); built.kind != StepResult::Kind::settled) return built;
   const auto replayed = replay(env, m, slice);
   if (replayed.kind != StepResult::Kind::settled) return replayed;
   return resolve_and_compare(env, m, slice);
@@ -95,6 +97,9 @@ std::vector<Blocker> CompareHandler::exit_blockers(PhaseEnv& env, const Migratio
   if (!newest || newest->state != "ended" || newest->rows_written != 0) {
     blockers.push_back({ErrorCode::not_ready, "no replay has ended without writing a row", "", ""});
   }
+  for (const auto& missing :
+       TwinBuilder(m, current_table(env.session, m), load_ledger(env.session, m.row.id)).missing(env.session))
+    blockers.push_back({ErrorCode::not_ready, missing, "", ""});
   for (auto& blocker : comparison_blockers(env, m, CompareDirection::forward))
     blockers.push_back(std::move(blocker));
   for (auto& blocker : reject_blockers(env, m)) blockers.push_back(std::move(blocker));

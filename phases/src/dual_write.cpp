@@ -11,17 +11,6 @@ namespace crossfade {
 
 namespace {
 
-class Interruptible {
- public:
-  explicit Interruptible(std::atomic<bool>& flag) : flag_(flag) { flag_ = true; }
-  ~Interruptible() { flag_ = false; }
-  Interruptible(const Interruptible&) = delete;
-  Interruptible& operator=(const Interruptible&) = delete;
-
- private:
-  std::atomic<bool>& flag_;
-};
-
 // Prepared transactions count: they keep their transaction id in the snapshot until they end.
 std::vector<Blocker> barrier_blockers(PhaseEnv& env, const Migration& m) {
   const auto passed = env.session
@@ -50,25 +39,13 @@ std::vector<Blocker> barrier_blockers(PhaseEnv& env, const Migration& m) {
 
 StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds) {
   const auto table = current_table(env.session, m);
-  TwinBuilder builder(m, table, load_ledger(env.session, m.row.id));
-  if (!builder.missing(env.session).empty()) {
-    const auto wait = lock_.next(env, m);
-    if (!wait) return {StepResult::Kind::again, {}, std::chrono::milliseconds(250)};
-    try {
-      // An index build may take hours: it can be cancelled, and the next run finds what it left.
-      const Interruptible interruptible(env.interruptible);
-      env.progress(-1, -1, "building twins");
-      builder.step(env.session, *wait);
-      lock_.got();
-    } catch (const Error& error) {
-      if (!error.is_lock_not_available()) throw;
-    }
-    return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
-  }
+  if (const auto built = build_twins(env, m, lock_); built.kind != StepResult::Kind::settled) return built;
   if (const auto blockers = barrier_blockers(env, m); !blockers.empty()) {
     env.progress(-1, -1, blockers.front().text);
     return {StepResult::Kind::again, {}, std::chrono::milliseconds(250)};
   }
+  if (auto violated = check_blockers(env, m, m.names.new_column); !violated.empty())
+    return {StepResult::Kind::failed, std::move(violated), {}};
   // The planner must know the new column before the first query on it.
   env.session.exec(analyze_sql(m, table));
   return {StepResult::Kind::settled, {}, {}};

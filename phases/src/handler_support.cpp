@@ -15,11 +15,30 @@
 
 namespace crossfade {
 
+namespace {
+
+class Interruptible {
+ public:
+  explicit Interruptible(std::atomic<bool>& flag) : flag_(flag) { flag_ = true; }
+  ~Interruptible() { flag_ = false; }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+};
+
+}  // namespace
+
 StepResult PhaseHandler::refresh(PhaseEnv&, const Migration&, std::chrono::milliseconds) {
   return {StepResult::Kind::settled, {}, {}};
 }
 
 StepResult PhaseHandler::prepare_rollback(PhaseEnv&, const Migration&) {
+  return {StepResult::Kind::settled, {}, {}};
+}
+
+StepResult PhaseHandler::abandon_rollback(PhaseEnv&, const Migration&) {
   return {StepResult::Kind::settled, {}, {}};
 }
 
@@ -186,19 +205,61 @@ std::optional<std::chrono::milliseconds> ShortLock::next(PhaseEnv& env, const Mi
   return std::max(lock_wait(++attempt_, m.spec.lock_timeout), std::chrono::milliseconds(1));
 }
 
-std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& m, const std::string& column,
-                                        ShortLock& lock) {
-  if (not_null_is_settled(env.session, m, column)) return std::nullopt;
+StepResult with_short_lock(PhaseEnv& env, const Migration& m, ShortLock& lock,
+                           const std::function<bool(std::chrono::milliseconds)>& work) {
   const auto wait = lock.next(env, m);
-  if (!wait) return StepResult{StepResult::Kind::again, {}, std::chrono::milliseconds(250)};
+  if (!wait) return {StepResult::Kind::again, {}, std::chrono::milliseconds(250)};
   try {
-    if (settle_not_null(env.session, m, current_table(env.session, m), column, *wait)) return std::nullopt;
+    // A build or a validation may take hours: it can be cancelled, and the next run finds what it left.
+    const Interruptible interruptible(env.interruptible);
+    const bool settled = work(*wait);
     lock.got();
-    return StepResult{StepResult::Kind::again, {}, {}};
+    return {settled ? StepResult::Kind::settled : StepResult::Kind::again, {}, {}};
   } catch (const Error& error) {
     if (!error.is_lock_not_available()) throw;
-    return StepResult{StepResult::Kind::again, {}, std::chrono::milliseconds(100)};
+    return {StepResult::Kind::again, {}, std::chrono::milliseconds(100)};
   }
+}
+
+StepResult build_twins(PhaseEnv& env, const Migration& m, ShortLock& lock) {
+  TwinBuilder builder(m, current_table(env.session, m), load_ledger(env.session, m.row.id));
+  if (builder.missing(env.session).empty()) return {StepResult::Kind::settled, {}, {}};
+  env.progress(-1, -1, "building twins");
+  return with_short_lock(env, m, lock,
+                         [&](std::chrono::milliseconds wait) { return builder.step(env.session, wait); });
+}
+
+std::vector<Blocker> check_blockers(PhaseEnv& env, const Migration& m, const std::string& physical) {
+  std::vector<Blocker> blockers;
+  const auto table = current_table(env.session, m);
+  for (const auto& entry : load_ledger(env.session, m.row.id).carried) {
+    if (entry.kind != DependentKind::check || !entry.validated) continue;
+    const Interruptible interruptible(env.interruptible);
+    env.progress(-1, -1, "testing constraint " + entry.name);
+    const auto found = env.session.exec(violation_sql(env.session, m, table, entry, physical));
+    if (found.empty()) continue;
+    blockers.push_back({ErrorCode::not_ready,
+                        fmt::format("the row with key {} would violate constraint {} ({})",
+                                    text_of(found[0][0]), display_identifier(entry.name), entry.holds),
+                        "", "change the row or the constraint, then 'crossfade next " + m.row.name + "'"});
+  }
+  return blockers;
+}
+
+std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& m, const std::string& column,
+                                        ShortLock& lock) {
+  const auto unvalidated = next_unvalidated(env.session, m, load_ledger(env.session, m.row.id));
+  const bool settled = not_null_is_settled(env.session, m, column);
+  if (!unvalidated && settled) return std::nullopt;
+  if (settled) env.progress(-1, -1, "validating constraint " + *unvalidated);
+  auto result = with_short_lock(env, m, lock, [&](std::chrono::milliseconds wait) {
+    const auto table = current_table(env.session, m);
+    if (!settled) return settle_not_null(env.session, m, table, column, wait) && !unvalidated;
+    validate_constraint(env.session, table, *unvalidated, wait);
+    return false;
+  });
+  if (result.kind == StepResult::Kind::settled) return std::nullopt;
+  return result;
 }
 
 std::vector<Blocker> dependent_blockers(PhaseEnv& env, const Migration& m) {

@@ -85,6 +85,8 @@ class SwitchedHandler : public PhaseHandler {
  public:
   StepResult step(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
   StepResult refresh(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
+  StepResult abandon_rollback(PhaseEnv& env, const Migration& migration) override;
+  StepResult prepare_rollback(PhaseEnv& env, const Migration& migration) override;
   std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
   std::vector<Blocker> rollback_blockers(PhaseEnv& env, const Migration& migration) override;
   Crossing enter(PhaseEnv& env, const Migration& migration) override;
@@ -118,7 +120,14 @@ StepResult run_comparison(PhaseEnv& env, const Migration& migration, CompareDire
 std::vector<Blocker> dependent_blockers(PhaseEnv& env, const Migration& migration);
 // Snapshots older than our last write of the shadow: pid, age and query each.
 std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& migration);
-// What a switch left to do on `column` (NOT NULL, proved online); nullopt when nothing is.
+// Runs `work` with the wait of one try for a short lock; settled when it answers true.
+StepResult with_short_lock(PhaseEnv& env, const Migration& migration, ShortLock& lock,
+                           const std::function<bool(std::chrono::milliseconds)>& work);
+// One step towards every twin; settled when all are valid.
+StepResult build_twins(PhaseEnv& env, const Migration& migration, ShortLock& lock);
+// Rows that would violate a carried check if the column `physical` bore the name. Reads the table.
+std::vector<Blocker> check_blockers(PhaseEnv& env, const Migration& migration, const std::string& physical);
+// What a switch left to do on `column` (NOT NULL and constraints, validated online); nullopt when nothing is.
 std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& migration, const std::string& column,
                                         ShortLock& lock);
 // Rejects that are open now, after the notes were resolved by the caller.

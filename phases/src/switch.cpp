@@ -61,9 +61,33 @@ std::string rename(const QualifiedName& table, const std::string& from, const st
                      quote_identifier(to));
 }
 
+NewDefault new_default(const Ledger& ledger) {
+  const auto* value = ledger.find(DependentKind::default_value);
+  const bool drawn = ledger.find(DependentKind::identity) != nullptr;
+  return {value ? value->new_sql : std::nullopt, drawn || (value && value->from_sequence)};
+}
+
 bool type_changes(const Migration& m) { return m.binding.column.old_type != m.binding.column.new_type; }
 
 std::string refreshed_fingerprint(const Migration& m) { return "fingerprint = " + fingerprint_sql(m); }
+
+// A sequence that is past the old type would give the old column nothing that it can hold.
+std::vector<Blocker> sequence_blockers(PhaseEnv& env, const Migration& m) {
+  std::vector<Blocker> blockers;
+  const std::string most = m.binding.column.old_type == "smallint" ? "32767" : "2147483647";
+  for (const auto& entry : load_ledger(env.session, m.row.id).carried) {
+    if (entry.kind != DependentKind::sequence && entry.kind != DependentKind::identity) continue;
+    const auto value = text_of(env.session.exec("SELECT last_value FROM " + entry.name).one("sequence")[0]);
+    const auto past =
+        env.session.exec("SELECT abs($1::numeric) > $2::numeric", {value, most}).one("sequence");
+    if (!bool_of(past[0])) continue;
+    blockers.push_back({ErrorCode::rollback_refused,
+                        fmt::format("sequence {} stands at {}, which {} cannot hold", entry.name, value,
+                                    m.binding.column.old_type),
+                        "", "set it back, if no row holds such a value: SELECT setval(…)"});
+  }
+  return blockers;
+}
 
 double soak_left_seconds(PhaseEnv& env, const Migration& m) {
   return double_of(env.session
@@ -76,33 +100,54 @@ double soak_left_seconds(PhaseEnv& env, const Migration& m) {
 }  // namespace
 
 Crossing SwitchedHandler::enter(PhaseEnv& env, const Migration& m) {
-  // The mark is read before the inventory: an index or view that comes after it changes the mark, and would
+  // The marks are read before the inventory: an index or view that comes after it changes them, and would
   // otherwise be lost without a word.
-  const auto mark = dependents_mark_sql(m);
-  const auto now = text_of(env.session.exec("SELECT " + mark).one("dependents")[0]);
+  const auto marks = read_dependent_marks(env.session, m);
   if (const auto changed = dependent_blockers(env, m); !changed.empty()) throw error_of(changed, m.row.name);
   const TwinBuilder twins(m, current_table(env.session, m), load_ledger(env.session, m.row.id));
-  return switch_crossing(env, m, now, twins.not_null_check_valid(env.session));
+  return switch_crossing(env, m, marks, twins.not_null_check_valid(env.session));
 }
 
-Crossing switch_crossing(PhaseEnv& env, const Migration& m, const std::string& dependents,
+DependentMarks read_dependent_marks(SqlSession& session, const Migration& m) {
+  const auto read = [&](const std::string& sql) {
+    return text_of(session.exec("SELECT " + sql).one("mark")[0]);
+  };
+  DependentMarks marks;
+  marks.views = read(views_mark_sql(m));
+  marks.view_oids = read(view_oids_sql(m));
+  marks.others = read(dependents_mark_sql(m, marks.view_oids));
+  return marks;
+}
+
+Crossing switch_crossing(PhaseEnv& env, const Migration& m, const DependentMarks& marks,
                          bool not_null_check_valid) {
   const auto table = current_table(env.session, m);
   const auto ledger = load_ledger(env.session, m.row.id);
   const auto after = in_phase(m, Phase::switched);
   const auto& column = m.binding.column;
-  const auto* default_value = ledger.find(DependentKind::default_value);
   Crossing crossing;
   crossing.locks_table = true;
+  if (ledger.find(DependentKind::view) != nullptr) {
+    crossing.before_lock =
+        "DO " +
+        quote_literal("BEGIN " +
+                      raise_unless(fmt::format("{} = {}", views_mark_sql(m), quote_literal(marks.views)),
+                                   "a view that shows the column was changed") +
+                      "END") +
+        ";\n" + let_go_views_sql(ledger);
+  }
+  crossing.before_lock += sequences_over_sql(ledger);
+  crossing.also_locks = locked_beside(ledger);
   crossing.recheck = recheck(env, m, CompareDirection::forward, notes_policy(env, "rejects_open"));
-  crossing.recheck += raise_unless(fmt::format("{} = {}", dependents_mark_sql(m), quote_literal(dependents)),
-                                   "something that hangs on the column was added or changed");
+  crossing.recheck += raise_unless(
+      fmt::format("{} = {}", dependents_mark_sql(m, marks.view_oids), quote_literal(marks.others)),
+      "something that hangs on the column was added or changed");
   // The old triggers go first: between the renames they would name columns that are not there.
-  crossing.statements =
-      remove_triggers_sql(m, table) + rename(table, m.names.old_column, column.retired_name) +
-      rename(table, m.names.new_column, column.name) +
-      carry_over_sql(after, table, ledger, not_null_check_valid) +
-      install_backward_sql(after, table, default_value ? default_value->new_sql : std::nullopt);
+  crossing.statements = remove_triggers_sql(m, table) + let_go_sql(table, ledger) +
+                        rename(table, m.names.old_column, column.retired_name) +
+                        rename(table, m.names.new_column, column.name) +
+                        carry_over_sql(after, table, ledger, not_null_check_valid) +
+                        install_backward_sql(after, table, new_default(ledger));
   if (type_changes(m)) crossing.statements += recreate_user_triggers_sql(env.session, m, table);
   crossing.assignments = {refreshed_fingerprint(after)};
   if (const auto pass = newest_pass(env.session, m.row.id, "compare")) {
@@ -123,11 +168,14 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
   const auto& column = m.binding.column;
   Crossing crossing;
   crossing.locks_table = true;
+  crossing.before_lock = let_go_views_sql(ledger) + sequences_back_sql(ledger);
+  crossing.also_locks = locked_beside(ledger);
   crossing.recheck = recheck(env, m, CompareDirection::backward, notes_policy(env, "misfits_open"));
-  crossing.statements = remove_triggers_sql(m, table) +
+  crossing.statements = remove_triggers_sql(m, table) + let_go_sql(table, ledger) +
                         rename(table, m.names.new_column, column.shadow_name) +
                         rename(table, m.names.old_column, column.name) +
-                        carry_back_sql(after, table, ledger) + reinstall_forward_sql(after, table);
+                        carry_back_sql(after, table, ledger, old_not_null_is_proved(env.session, m)) +
+                        reinstall_forward_sql(after, table);
   if (type_changes(m)) crossing.statements += recreate_user_triggers_sql(env.session, m, table);
   // Values written under the new name may not be what forward gives: they are replayed and compared again. A
   // misfit is over with the switch back; its notes would read as rejects.
@@ -144,8 +192,31 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
   return crossing;
 }
 
+// A primary key or a replica identity goes back to a column that is NOT NULL, and no row is read under the
+// lock.
+StepResult SwitchedHandler::prepare_rollback(PhaseEnv& env, const Migration& m) {
+  if (!needs_not_null(load_ledger(env.session, m.row.id)) || old_not_null_is_proved(env.session, m))
+    return {StepResult::Kind::settled, {}, {}};
+  // An open misfit is a NULL there, and the way back is refused anyway.
+  if (open_misfits(env.session, m.row.id) > 0) return {StepResult::Kind::settled, {}, {}};
+  env.progress(-1, -1, "proving the old column NOT NULL");
+  return with_short_lock(env, m, lock_, [&](std::chrono::milliseconds wait) {
+    return prove_old_not_null(env.session, m, current_table(env.session, m), wait);
+  });
+}
+
+StepResult SwitchedHandler::abandon_rollback(PhaseEnv& env, const Migration& m) {
+  if (!old_not_null_has_proof(env.session, m)) return {StepResult::Kind::settled, {}, {}};
+  return with_short_lock(env, m, lock_, [&](std::chrono::milliseconds wait) {
+    drop_old_not_null_proof(env.session, m, current_table(env.session, m), wait);
+    return true;
+  });
+}
+
 StepResult SwitchedHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
   const auto table = current_table(env.session, m);
+  const auto given_up = abandon_rollback(env, m);
+  if (given_up.kind != StepResult::Kind::settled) return given_up;
   if (auto unsettled = settle_column(env, m, m.names.new_column, lock_)) return *unsettled;
   resolve_misfits(env.session, m, table);
   return run_comparison(env, m, CompareDirection::backward, slice);
@@ -202,6 +273,15 @@ std::vector<Blocker> SwitchedHandler::rollback_blockers(PhaseEnv& env, const Mig
          "the migration is one-way: rows written since the switch come back as the old column can hold them",
          "one_way_rollback", ""});
   }
+  // A value that came through a proved conversion satisfies what it did before.
+  if (!keeps_values(m.binding.column)) {
+    for (auto& blocker : check_blockers(env, m, m.names.old_column)) blockers.push_back(std::move(blocker));
+  }
+  for (const auto& finding : added_since_switch(env.session, m, load_ledger(env.session, m.row.id)))
+    blockers.push_back({ErrorCode::rollback_refused, finding.message, finding.id, finding.hint});
+  for (auto& blocker : sequence_blockers(env, m)) blockers.push_back(std::move(blocker));
+  if (needs_not_null(load_ledger(env.session, m.row.id)) && !old_not_null_is_proved(env.session, m))
+    blockers.push_back({ErrorCode::not_ready, "the old column is not proved NOT NULL yet", "", ""});
   for (auto& blocker : comparison_blockers(env, m, CompareDirection::backward))
     blockers.push_back(std::move(blocker));
   for (auto& blocker : old_snapshot_blockers(env, m)) blockers.push_back(std::move(blocker));
@@ -211,12 +291,10 @@ std::vector<Blocker> SwitchedHandler::rollback_blockers(PhaseEnv& env, const Mig
 Crossing recapture_crossing(PhaseEnv& env, const Migration& m) {
   const auto table = current_table(env.session, m);
   const auto ledger = load_ledger(env.session, m.row.id);
-  const auto* default_value = ledger.find(DependentKind::default_value);
   Crossing crossing;
   crossing.locks_table = true;
   crossing.statements =
-      remove_triggers_sql(m, table) +
-      install_backward_sql(m, table, default_value ? default_value->new_sql : std::nullopt) +
+      remove_triggers_sql(m, table) + install_backward_sql(m, table, new_default(ledger)) +
       fmt::format(
           "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {}::uuid AND kind = 'compare';\n",
           quote_literal(m.row.id.text));

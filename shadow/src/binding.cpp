@@ -119,6 +119,19 @@ Binding binding_from_json(const std::string& text) {
   return binding;
 }
 
+bool keeps_values(const ColumnBinding& column) {
+  const auto keeps = [](const Expression& e) { return e.derived && e.one_to_one; };
+  return keeps(column.forward) && column.forward.totality == Totality::total && column.backward &&
+         keeps(*column.backward);
+}
+
+bool widens_integer(const ColumnBinding& column) {
+  const auto integer = [](const std::string& type) {
+    return type == "smallint" || type == "integer" || type == "bigint";
+  };
+  return keeps_values(column) && integer(column.old_type) && integer(column.new_type);
+}
+
 PhysicalNames physical_names(const ColumnBinding& column, Phase phase) {
   if (new_column_is_public(phase)) return {column.retired_name, column.name};
   return {column.name, column.shadow_name};
@@ -128,6 +141,12 @@ Migration migration_of(MigrationRow row) {
   auto spec = parse_spec(row.spec_text, row.name);
   auto binding = binding_from_json(row.binding);
   auto names = physical_names(binding.column, row.phase);
+  // After the switch the key's column of that name is the new one, in its type.
+  if (new_column_is_public(row.phase)) {
+    for (auto& column : binding.key.columns) {
+      if (column.attnum == binding.column.old_attnum) column.type_text = binding.column.new_type;
+    }
+  }
   GeneratedNames generated(row.id);
   return {std::move(row), std::move(spec), std::move(binding), std::move(names), std::move(generated)};
 }

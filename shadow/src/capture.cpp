@@ -31,7 +31,11 @@ std::string note_parameters(const Migration& m, bool names) {
   int number = 0;
   for (const auto& column : m.binding.key.columns) {
     ++number;
-    list += fmt::format("{}{}, ", names ? fmt::format("key_{} ", number) : "", column.type_text);
+    // A key that is migrated is passed in its old type before the switch and in its new one after it: the new
+    // one takes both.
+    const auto& type =
+        column.attnum == m.binding.column.old_attnum ? m.binding.column.new_type : column.type_text;
+    list += fmt::format("{}{}, ", names ? fmt::format("key_{} ", number) : "", type);
   }
   return list;
 }
@@ -159,7 +163,7 @@ bool may_round(const ColumnBinding& column) {
 }
 }  // namespace
 
-std::string backward_body(const Migration& m, const std::optional<std::string>& default_new) {
+std::string backward_body(const Migration& m, const NewDefault& default_new) {
   const auto& column = m.binding.column;
   const auto new_value = "NEW." + quote_identifier(m.names.new_column);
   const auto old_value = "NEW." + quote_identifier(m.names.old_column);
@@ -195,8 +199,13 @@ std::string backward_body(const Migration& m, const std::optional<std::string>& 
       other_inputs += " OR " + image_differs("NEW." + name, "OLD." + name);
     }
   }
-  const auto ungiven = fmt::format("{} IS NULL{}", new_value,
-                                   default_new ? " OR NOT " + image_differs(new_value, *default_new) : "");
+  // What a sequence gave cannot be told from what a statement gave. The predecessor is written by position
+  // only, and then it is what was meant.
+  const auto ungiven =
+      default_new.from_sequence
+          ? std::string("true")
+          : fmt::format("{} IS NULL{}", new_value,
+                        default_new.sql ? " OR NOT " + image_differs(new_value, *default_new.sql) : "");
   const auto disagree = fmt::format(
       "RAISE EXCEPTION 'column % and its predecessor % were both written and disagree', {}, {}\n"
       "      USING ERRCODE = 'integrity_constraint_violation',"
@@ -272,7 +281,7 @@ std::string remove_forward_sql(const Migration& m, const QualifiedName& table) {
 }
 
 std::string install_backward_sql(const Migration& m, const QualifiedName& table,
-                                 const std::optional<std::string>& default_new) {
+                                 const NewDefault& default_new) {
   return function_sql(m, backward_body(m, default_new)) + trigger_sql(m, table, not_our_write(m));
 }
 

@@ -39,56 +39,75 @@ void run_under_lock(SqlSession& session, std::chrono::milliseconds lock_timeout,
 
 enum class TwinState { absent, broken, valid };
 
-int new_attnum(SqlSession& session, const Migration& m) {
-  const auto found = session.exec(
-      "SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = $1::oid AND a.attname = $2"
-      " AND NOT a.attisdropped",
-      {oid_text(m), m.names.new_column});
-  if (found.empty()) {
-    throw Error(ErrorCode::table_changed,
-                fmt::format("Column {} is gone from table {}.", display_identifier(m.names.new_column),
-                            m.row.table.display()),
-                "Roll the migration back.", m.row.table.display());
+// One object to build: the twin over the new column, or the spare of a constraint's index over the old one.
+struct Build {
+  const Dependent* entry = nullptr;
+  std::string name, definition, predicate;
+  bool spare = false;
+};
+
+// A constraint takes its index with it when it goes. The spare is what the way back makes the constraint of,
+// at once; it may stay because the conversion is proved one-to-one both ways.
+std::vector<Build> builds_of(const Migration& m, const Ledger& ledger) {
+  std::vector<Build> builds;
+  for (const auto& entry : ledger.carried) {
+    if (!is_twin(entry.kind)) continue;
+    builds.push_back(
+        {&entry, m.generated.twin(entry.name), entry.twin_definition, entry.twin_predicate, false});
+    if (entry.kind == DependentKind::unique_constraint)
+      builds.push_back({&entry, m.generated.retired(entry.name), entry.definition, entry.predicate, true});
   }
-  return static_cast<int>(int_of(found[0][0]));
+  return builds;
 }
 
-// "attnum:option" for each key column, as pg_index holds them.
-std::string expected_columns(SqlSession& session, const Migration& m, const Dependent& index) {
-  const int shadow = new_attnum(session, m);
-  std::string text;
-  for (const auto& column : index.columns) {
-    const int attnum = column.attnum == m.binding.column.old_attnum ? shadow : column.attnum;
-    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", attnum,
-                        (column.descending ? 1 : 0) | (column.nulls_first ? 2 : 0));
+std::string in_words(const Build& build) {
+  const auto name = display_identifier(build.entry->name);
+  switch (build.entry->kind) {
+    case DependentKind::statistics:
+      return "the twin of statistics object " + name;
+    case DependentKind::unique_constraint:
+      return (build.spare ? "the spare index of constraint " : "the twin of constraint ") + name;
+    default:
+      return "the twin of index " + name;
   }
-  return text;
+}
+
+[[noreturn]] void not_ours(const Build& build, const std::string& found, const std::string& expected) {
+  throw Error(ErrorCode::internal_error,
+              fmt::format("{} is not {}: it is \"{}\", not \"{}\".", display_identifier(build.name),
+                          in_words(build), found, expected),
+              "Look who made it, drop it, and continue.", display_identifier(build.name));
+}
+
+// Statistics come into being in one statement: there is no half of them.
+TwinState statistics_state(SqlSession& session, const Migration& m, const Build& build) {
+  const auto found = session.exec(
+      "SELECT s.stxrelid = $1::oid, pg_get_statisticsobjdef_columns(s.oid) FROM pg_statistic_ext s"
+      " JOIN pg_namespace n ON n.oid = s.stxnamespace WHERE n.nspname = $2 AND s.stxname = $3",
+      {oid_text(m), build.entry->schema, build.name});
+  if (found.empty()) return TwinState::absent;
+  const auto columns = text_of(found[0][1]);
+  if (!bool_of(found[0][0]) || !build.definition.ends_with(" ON " + columns))
+    not_ours(build, columns, build.definition);
+  return TwinState::valid;
 }
 
 // Throws when the name belongs to something that is not the twin: it is never touched then.
-TwinState twin_state(SqlSession& session, const Migration& m, const Dependent& index) {
-  const auto name = m.generated.twin(index.name);
+TwinState state_of(SqlSession& session, const Migration& m, const Build& build) {
+  if (build.entry->kind == DependentKind::statistics) return statistics_state(session, m, build);
   const auto found = session.exec(R"sql(
-SELECT i.indrelid = $1::oid, i.indisvalid AND i.indisready AND i.indislive, i.indisunique,
-       (SELECT string_agg(i.indkey[p] || ':' || i.indoption[p], ' ' ORDER BY p)
-        FROM generate_series(0, i.indnkeyatts - 1) p)
-         || CASE WHEN i.indpred IS NULL AND i.indexprs IS NULL THEN '' ELSE ' and more' END
-FROM pg_class t JOIN pg_class c ON c.relnamespace = t.relnamespace AND c.relname = $2
+SELECT coalesce(pg_get_indexdef(c.oid), 'no index'), i.indisvalid AND i.indisready AND i.indislive,
+       format('CREATE %sINDEX %I ON %I.%I USING ', CASE WHEN $3::boolean THEN 'UNIQUE ' ELSE '' END, $2::text,
+              n.nspname, t.relname)
+FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+JOIN pg_class c ON c.relnamespace = t.relnamespace AND c.relname = $2
 LEFT JOIN pg_index i ON i.indexrelid = c.oid WHERE t.oid = $1::oid)sql",
-                                  {oid_text(m), name});
+                                  {oid_text(m), build.name, build.entry->unique ? "true" : "false"});
   if (found.empty()) return TwinState::absent;
-  const auto& row = found[0];
-  const auto expected = expected_columns(session, m, index);
-  const bool ours =
-      row[0] && bool_of(row[0]) && bool_of(row[2]) == index.unique && text_of(row[3]) == expected;
-  if (!ours) {
-    throw Error(ErrorCode::internal_error,
-                fmt::format("The relation {} is not the twin of index {}: its columns are {}, not {}.",
-                            display_identifier(name), display_identifier(index.name), row[3].value_or("none"),
-                            expected),
-                "Look who made it, drop it, and continue.", display_identifier(name));
-  }
-  return bool_of(row[1]) ? TwinState::valid : TwinState::broken;
+  const auto expected =
+      text_of(found[0][2]) + build.definition + (build.predicate.empty() ? "" : " WHERE " + build.predicate);
+  if (text_of(found[0][0]) != expected) not_ours(build, text_of(found[0][0]), expected);
+  return bool_of(found[0][1]) ? TwinState::valid : TwinState::broken;
 }
 
 // What a living builder conflicts with.
@@ -101,21 +120,52 @@ std::string add_check_sql(const Migration& m, const QualifiedName& table) {
                      add_not_null_check(new_not_null_check(m), m.names.new_column));
 }
 
-std::string drop_twin_sql(const Migration& m, const QualifiedName& table, const Dependent& index) {
-  return fmt::format("DROP INDEX {};", QualifiedName{table.schema, m.generated.twin(index.name)}.sql());
+std::string drop_twin_sql(const QualifiedName& table, const Build& build) {
+  return fmt::format("DROP INDEX {};", QualifiedName{table.schema, build.name}.sql());
 }
 
-void drop_leftover(SqlSession& session, const Migration& m, const QualifiedName& table,
-                   const Dependent& index, std::chrono::milliseconds lock_timeout) {
+std::string create_sql(SqlSession& session, const QualifiedName& table, const Build& build,
+                       bool concurrently) {
+  const auto& entry = *build.entry;
+  if (entry.kind == DependentKind::statistics) {
+    auto sql = fmt::format("CREATE STATISTICS {}{} FROM {}", QualifiedName{entry.schema, build.name}.sql(),
+                           build.definition, table.sql());
+    if (!entry.settings.empty())
+      sql += fmt::format(";\nALTER STATISTICS {} {}", QualifiedName{entry.schema, build.name}.sql(),
+                         entry.settings);
+    if (entry.old_sql)
+      sql += fmt::format(";\nCOMMENT ON STATISTICS {} IS {}", QualifiedName{entry.schema, build.name}.sql(),
+                         quote_literal(*entry.old_sql));
+    return sql;
+  }
+  // Always named: without the clause the role's default_tablespace would decide.
+  auto tablespace = entry.tablespace;
+  if (tablespace.empty()) {
+    tablespace = text_of(session
+                             .exec("SELECT s.spcname FROM pg_database d JOIN pg_tablespace s"
+                                   " ON s.oid = d.dattablespace WHERE d.datname = current_database()")
+                             .one("tablespace")[0]);
+  }
+  return fmt::format("CREATE {}INDEX {}{} ON {} USING {} TABLESPACE {}{}", entry.unique ? "UNIQUE " : "",
+                     concurrently ? "CONCURRENTLY " : "", quote_identifier(build.name), table.sql(),
+                     build.definition, quote_identifier(tablespace),
+                     build.predicate.empty() ? "" : " WHERE " + build.predicate);
+}
+
+void drop_leftover(SqlSession& session, const Migration& m, const QualifiedName& table, const Build& build,
+                   std::chrono::milliseconds lock_timeout) {
   Transaction transaction(session);
   session.exec(fmt::format("SET LOCAL lock_timeout = {}", lock_timeout.count()));
   session.exec(lock_against_builders_sql(table));
-  if (twin_state(session, m, index) != TwinState::broken) return;
-  session.commit_with(drop_twin_sql(m, table, index));
+  if (state_of(session, m, build) != TwinState::broken) return;
+  session.commit_with(drop_twin_sql(table, build));
 }
 
-void build(SqlSession& session, const Migration& m, const QualifiedName& table, const Dependent& index) {
-  const auto sql = create_twin_sql(session, m, table, index, true);
+void build_one(SqlSession& session, const QualifiedName& table, const Build& build,
+               std::chrono::milliseconds lock_timeout) {
+  const auto sql = create_sql(session, table, build, true);
+  if (build.entry->kind == DependentKind::statistics)
+    return run_under_lock(session, lock_timeout, sql + ";\n");
   session.set_lock_timeout(std::chrono::milliseconds(0));
   session.set_statement_timeout(std::chrono::milliseconds(0));
   failpoint::hit("twin.intent");
@@ -148,14 +198,13 @@ TwinBuilder::TwinBuilder(const Migration& migration, QualifiedName table, Ledger
     : migration_(migration), table_(std::move(table)), ledger_(std::move(ledger)) {}
 
 bool TwinBuilder::step(SqlSession& session, std::chrono::milliseconds lock_timeout) {
-  for (const auto& entry : ledger_.carried) {
-    if (entry.kind != DependentKind::index) continue;
-    switch (twin_state(session, migration_, entry)) {
+  for (const auto& build : builds_of(migration_, ledger_)) {
+    switch (state_of(session, migration_, build)) {
       case TwinState::absent:
-        build(session, migration_, table_, entry);
+        build_one(session, table_, build, lock_timeout);
         return false;
       case TwinState::broken:
-        drop_leftover(session, migration_, table_, entry, lock_timeout);
+        drop_leftover(session, migration_, table_, build, lock_timeout);
         return false;
       case TwinState::valid:
         break;
@@ -178,15 +227,13 @@ bool TwinBuilder::step(SqlSession& session, std::chrono::milliseconds lock_timeo
 
 std::vector<std::string> TwinBuilder::missing(SqlSession& session) const {
   std::vector<std::string> words;
-  for (const auto& entry : ledger_.carried) {
-    if (entry.kind != DependentKind::index) continue;
-    const auto name = display_identifier(entry.name);
-    switch (twin_state(session, migration_, entry)) {
+  for (const auto& build : builds_of(migration_, ledger_)) {
+    switch (state_of(session, migration_, build)) {
       case TwinState::absent:
-        words.push_back(fmt::format("the twin of index {} is not built yet", name));
+        words.push_back(in_words(build) + " is not built yet");
         break;
       case TwinState::broken:
-        words.push_back(fmt::format("the twin of index {} is not valid yet", name));
+        words.push_back(in_words(build) + " is not valid yet");
         break;
       case TwinState::valid:
         break;
@@ -206,42 +253,13 @@ bool TwinBuilder::not_null_check_valid(SqlSession& session) const {
 
 bool not_null_is_proved_before_switch(const ColumnBinding& column) { return proves_not_null(column); }
 
-std::string create_twin_sql(SqlSession& session, const Migration& m, const QualifiedName& table,
-                            const Dependent& index, bool concurrently) {
-  std::string columns;
-  for (const auto& column : index.columns) {
-    std::string name = m.names.new_column;
-    if (column.attnum != m.binding.column.old_attnum) {
-      name = text_of(session
-                         .exec("SELECT a.attname FROM pg_attribute a WHERE a.attrelid = $1::oid"
-                               " AND a.attnum = $2::int2 AND NOT a.attisdropped",
-                               {oid_text(m), std::to_string(column.attnum)})
-                         .one("column")[0]);
-    }
-    columns += fmt::format("{}{} {} NULLS {}", columns.empty() ? "" : ", ", quote_identifier(name),
-                           column.descending ? "DESC" : "ASC", column.nulls_first ? "FIRST" : "LAST");
-  }
-  // Always named: without the clause the role's default_tablespace would decide.
-  auto tablespace = index.tablespace;
-  if (tablespace.empty()) {
-    tablespace = text_of(session
-                             .exec("SELECT s.spcname FROM pg_database d JOIN pg_tablespace s"
-                                   " ON s.oid = d.dattablespace WHERE d.datname = current_database()")
-                             .one("tablespace")[0]);
-  }
-  return fmt::format("CREATE {}INDEX {}{} ON {} USING btree ({}){} TABLESPACE {}",
-                     index.unique ? "UNIQUE " : "", concurrently ? "CONCURRENTLY " : "",
-                     quote_identifier(m.generated.twin(index.name)), table.sql(), columns,
-                     index.storage_options.empty() ? "" : " WITH (" + index.storage_options + ")",
-                     quote_identifier(tablespace));
-}
-
 std::string drop_twins_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger) {
   std::string sql;
-  for (const auto& entry : ledger.carried) {
-    if (entry.kind != DependentKind::index) continue;
-    sql += fmt::format("DROP INDEX IF EXISTS {};\n",
-                       QualifiedName{table.schema, m.generated.twin(entry.name)}.sql());
+  for (const auto& build : builds_of(m, ledger)) {
+    sql += build.entry->kind == DependentKind::statistics
+               ? fmt::format("DROP STATISTICS IF EXISTS {};\n",
+                             QualifiedName{build.entry->schema, build.name}.sql())
+               : fmt::format("DROP INDEX IF EXISTS {};\n", QualifiedName{table.schema, build.name}.sql());
   }
   return sql + fmt::format("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {};\n", table.sql(),
                            quote_identifier(new_not_null_check(m)));
@@ -256,12 +274,12 @@ std::vector<Statement> twin_statements(SqlSession& session, const Migration& m, 
   const auto self = "SHARE UPDATE EXCLUSIVE on " + table.display();
   const auto exclusive = "ACCESS EXCLUSIVE on " + table.display() + ", in short attempts";
   std::vector<Statement> list;
-  for (const auto& entry : ledger.carried) {
-    if (entry.kind != DependentKind::index) continue;
-    list.push_back({"a twin of index " + display_identifier(entry.name),
-                    create_twin_sql(session, m, table, entry, true), self, Blocks::nothing, true});
+  for (const auto& build : builds_of(m, ledger)) {
+    const bool statistics = build.entry->kind == DependentKind::statistics;
+    list.push_back({in_words(build), create_sql(session, table, build, true), self, Blocks::nothing, true});
+    if (statistics) continue;
     list.push_back({"only if its builder died",
-                    lock_against_builders_sql(table) + ";\n" + drop_twin_sql(m, table, entry), exclusive,
+                    lock_against_builders_sql(table) + ";\n" + drop_twin_sql(table, build), exclusive,
                     Blocks::table, true});
   }
   if (proves_not_null(m.binding.column)) {
@@ -274,26 +292,53 @@ std::vector<Statement> twin_statements(SqlSession& session, const Migration& m, 
   return list;
 }
 
-std::vector<Statement> settling_statements(const Migration& m, const QualifiedName& table) {
+std::vector<Statement> settling_statements(const Migration& m, const QualifiedName& table,
+                                           const Ledger& ledger) {
   const auto& column = m.binding.column;
-  if (!column.not_null) return {};
   const bool switched = m.row.phase == Phase::switched;
+  std::vector<Statement> list;
+  for (const auto& entry : ledger.carried) {
+    if (!entry.validated) continue;
+    list.push_back({fmt::format("constraint {} is validated{}", display_identifier(entry.name),
+                                switched ? "" : ", after a way back from switched"),
+                    validate_check_sql(table, entry.name), "SHARE UPDATE EXCLUSIVE on " + table.display(),
+                    Blocks::nothing, false});
+  }
+  if (!column.not_null) return list;
   // What the switch could set at once is settled by it.
-  if (switched && proves_not_null(column)) return {};
+  if (switched && proves_not_null(column)) return list;
   const auto check = switched ? new_not_null_check(m) : old_not_null_check(m);
   const auto self = "SHARE UPDATE EXCLUSIVE on " + table.display();
   const auto after = switched ? "" : ", after a way back from switched";
-  std::vector<Statement> list{
-      {std::string("NOT NULL of the column is proved") + after, validate_check_sql(table, check), self,
-       Blocks::nothing, false},
-      {std::string("and set without a scan") + after,
-       check_into_not_null_sql(table, switched ? m.names.new_column : m.names.old_column, check),
-       "ACCESS EXCLUSIVE on " + table.display() + ", in short attempts", Blocks::table, true}};
+  // Where a primary key needs it, it was proved before the way back.
+  if (switched || !needs_not_null(ledger)) {
+    list.push_back({std::string("NOT NULL of the column is proved") + after, validate_check_sql(table, check),
+                    self, Blocks::nothing, false});
+    list.push_back({std::string("and set without a scan") + after,
+                    check_into_not_null_sql(table, switched ? m.names.new_column : m.names.old_column, check),
+                    "ACCESS EXCLUSIVE on " + table.display() + ", in short attempts", Blocks::table, true});
+  }
   if (!switched && proves_not_null(column)) {
     list.push_back({std::string("NOT NULL of the new column, too") + after,
                     validate_check_sql(table, new_not_null_check(m)), self, Blocks::nothing, false});
   }
   return list;
+}
+
+std::optional<std::string> next_unvalidated(SqlSession& session, const Migration& m, const Ledger& ledger) {
+  for (const auto& entry : ledger.carried) {
+    if (!entry.validated) continue;
+    const auto found = session.exec(
+        "SELECT 1 FROM pg_constraint WHERE conrelid = $1::oid AND conname = $2 AND NOT convalidated",
+        {oid_text(m), entry.name});
+    if (!found.empty()) return entry.name;
+  }
+  return std::nullopt;
+}
+
+void validate_constraint(SqlSession& session, const QualifiedName& table, const std::string& name,
+                         std::chrono::milliseconds lock_timeout) {
+  validate(session, table, name, lock_timeout);
 }
 
 bool not_null_is_settled(SqlSession& session, const Migration& m, const std::string& column) {
@@ -302,6 +347,39 @@ bool not_null_is_settled(SqlSession& session, const Migration& m, const std::str
   }
   return column == m.names.new_column ||
          check_state(session, m, new_not_null_check(m), m.names.new_column) != CheckState::not_valid;
+}
+
+bool old_not_null_is_proved(SqlSession& session, const Migration& m) {
+  return check_state(session, m, old_not_null_check(m), m.names.old_column) == CheckState::valid;
+}
+
+bool prove_old_not_null(SqlSession& session, const Migration& m, const QualifiedName& table,
+                        std::chrono::milliseconds lock_timeout) {
+  const auto check = old_not_null_check(m);
+  switch (check_state(session, m, check, m.names.old_column)) {
+    case CheckState::absent:
+      run_under_lock(
+          session, lock_timeout,
+          fmt::format("ALTER TABLE {} {};\n", table.sql(), add_not_null_check(check, m.names.old_column)));
+      return false;
+    case CheckState::not_valid:
+      validate(session, table, check, lock_timeout);
+      return false;
+    case CheckState::valid:
+      break;
+  }
+  return true;
+}
+
+bool old_not_null_has_proof(SqlSession& session, const Migration& m) {
+  return check_state(session, m, old_not_null_check(m), m.names.old_column) != CheckState::absent;
+}
+
+void drop_old_not_null_proof(SqlSession& session, const Migration& m, const QualifiedName& table,
+                             std::chrono::milliseconds lock_timeout) {
+  run_under_lock(session, lock_timeout,
+                 fmt::format("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {};\n", table.sql(),
+                             quote_identifier(old_not_null_check(m))));
 }
 
 bool settle_not_null(SqlSession& session, const Migration& m, const QualifiedName& table,

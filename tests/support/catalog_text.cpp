@@ -37,7 +37,45 @@ UNION ALL SELECT concat_ws(' ', 'table', t.relowner::regrole, t.relacl, t.relopt
 UNION ALL SELECT concat_ws(' ', 'relation', c.oid::regclass, c.relkind) FROM t JOIN pg_class c
   ON c.relnamespace = t.relnamespace
 UNION ALL SELECT concat_ws(' ', 'function', p.oid::regprocedure, md5(pg_get_functiondef(p.oid)))
-  FROM t JOIN pg_proc p ON p.pronamespace = t.relnamespace AND p.prokind = 'f')sql",
+  FROM t JOIN pg_proc p ON p.pronamespace = t.relnamespace AND p.prokind = 'f'
+UNION ALL SELECT concat_ws(' ', 'view', c.oid::regclass, c.relkind, c.relowner::regrole,
+    coalesce((SELECT string_agg(x::text, ' ' ORDER BY x::text) FROM unnest(c.relacl) x), 'none'),
+        c.reloptions,
+    pg_get_viewdef(c.oid), obj_description(c.oid, 'pg_class'))
+  FROM t JOIN pg_class c ON c.relnamespace = t.relnamespace AND c.relkind IN ('v', 'm')
+UNION ALL SELECT concat_ws(' ', 'view column', c.oid::regclass || '.' || a.attname,
+    format_type(a.atttypid, a.atttypmod), coalesce(pg_get_expr(d.adbin, d.adrelid), 'none'), a.attacl,
+    col_description(a.attrelid, a.attnum))
+  FROM t JOIN pg_class c ON c.relnamespace = t.relnamespace AND c.relkind IN ('v', 'm')
+  JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+  LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+UNION ALL SELECT concat_ws(' ', 'trigger of', c.oid::regclass, pg_get_triggerdef(g.oid), g.tgenabled,
+    obj_description(g.oid, 'pg_trigger'))
+  FROM t JOIN pg_class c ON c.relnamespace = t.relnamespace AND c.relkind = 'v'
+  JOIN pg_trigger g ON g.tgrelid = c.oid
+UNION ALL SELECT concat_ws(' ', 'rule of', c.oid::regclass, pg_get_ruledef(w.oid), w.ev_enabled,
+    obj_description(w.oid, 'pg_rewrite'))
+  FROM t JOIN pg_class c ON c.relnamespace = t.relnamespace AND c.relkind IN ('v', 'r') AND c.oid <> t.oid
+  JOIN pg_rewrite w ON w.ev_class = c.oid AND w.rulename <> '_RETURN'
+UNION ALL SELECT concat_ws(' ', 'policy of', c.oid::regclass, p.polname, pg_get_expr(p.polqual, p.polrelid))
+  FROM t JOIN pg_class c ON c.relnamespace = t.relnamespace AND c.oid <> t.oid
+  JOIN pg_policy p ON p.polrelid = c.oid
+UNION ALL SELECT concat_ws(' ', 'statistics', pg_get_statisticsobjdef(s.oid), s.stxowner::regrole,
+    s.stxstattarget, obj_description(s.oid, 'pg_statistic_ext'))
+  FROM t JOIN pg_statistic_ext s ON s.stxrelid = t.oid
+UNION ALL SELECT concat_ws(' ', 'publication', p.pubname, (SELECT string_agg(a.attname, ',' ORDER BY
+    a.attname)
+    FROM pg_attribute a WHERE a.attrelid = r.prrelid AND a.attnum = ANY (r.prattrs::int2[])),
+    pg_get_expr(r.prqual, r.prrelid))
+  FROM t JOIN pg_publication_rel r ON r.prrelid = t.oid JOIN pg_publication p ON p.oid = r.prpubid
+UNION ALL SELECT concat_ws(' ', 'sequence', c.oid::regclass, format_type(q.seqtypid, -1), q.seqstart,
+    q.seqincrement, q.seqmin, q.seqmax, q.seqcache, q.seqcycle, c.relowner::regrole,
+    (SELECT string_agg(x::text, ' ' ORDER BY x::text) FROM unnest(c.relacl) x),
+    obj_description(c.oid, 'pg_class'), 'owned by', (SELECT a.attname FROM pg_depend d
+      JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+      WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i')
+        AND d.refclassid = 'pg_class'::regclass))
+  FROM t JOIN pg_class c ON c.relnamespace = t.relnamespace JOIN pg_sequence q ON q.seqrelid = c.oid)sql",
                                  quote_literal(table));
   std::vector<std::string> lines;
   for (auto& row : session.rows(query)) lines.push_back(std::move(row[0]));

@@ -54,17 +54,17 @@ milliseconds pause_after(int attempt) {
   return milliseconds(std::uniform_int_distribution<int>(most / 5 + 1, most)(random));
 }
 
-std::string lock_table_sql(const std::string& table, milliseconds wait) {
+std::string lock_table_sql(const std::string& tables, milliseconds wait, const std::string& before) {
   const auto limit = std::max(wait, milliseconds(1)).count();
   return fmt::format(
       "SET LOCAL lock_timeout = {0}; SET LOCAL statement_timeout = {1};\n"
       "SET LOCAL idle_in_transaction_session_timeout = 5000;\n"
       "SELECT set_config('crossfade.lock_began', clock_timestamp()::text, true);\n"
-      "LOCK TABLE {2} IN ACCESS EXCLUSIVE MODE{3};\n"
+      "{4}LOCK TABLE {2} IN ACCESS EXCLUSIVE MODE{3};\n"
       // From here on nothing waits for long: whatever else is locked is ours or new.
       "SET LOCAL statement_timeout = 2000; SET LOCAL lock_timeout = 500;\n"
       "SELECT set_config('crossfade.lock_got', clock_timestamp()::text, true);\n",
-      limit, limit + 1000, table, wait.count() == 0 ? " NOWAIT" : "");
+      limit, limit + 1000, tables, wait.count() == 0 ? " NOWAIT" : "", before);
 }
 
 std::string record_success_sql(const MigrationId& id, Oid table, const std::string& to_phase, int attempt) {

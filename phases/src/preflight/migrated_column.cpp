@@ -14,13 +14,6 @@ void migrated_column(const Context& context) {
                     context.column_text()),
         "Add a generated column with the new expression and drop this one.");
   }
-  if (!column->identity.empty()) {
-    context.refuse(
-        "dependent_not_carried", context.column_text(),
-        fmt::format("Column {} is an identity column, and its identity is not carried to the new column.",
-                    context.column_text()),
-        "ALTER TABLE … ALTER COLUMN … DROP IDENTITY and give the values from a sequence of its own.");
-  }
 }
 
 }  // namespace crossfade::checks

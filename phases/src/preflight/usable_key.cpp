@@ -11,10 +11,10 @@ namespace {
 void key_itself(const Context& context, const std::string& index) {
   context.refuse(
       "not_supported_yet", context.column_text(),
-      fmt::format("Column {} is part of {}, the only order that the table has; this version cannot migrate "
-                  "a key.",
+      fmt::format("Column {} is part of {}, the only order that the table has: its values may only become "
+                  "wider integers.",
                   context.column_text(), index),
-      "Add another unique index over NOT NULL columns, or wait for a version that can.");
+      "Add another unique index over NOT NULL columns, which the sweep can go by.");
 }
 
 }  // namespace
@@ -25,7 +25,8 @@ void usable_key(const Context& context) {
     const bool reads =
         column != nullptr && std::ranges::find(context.key->columns, column->attnum, &KeyColumn::attnum) !=
                                  context.key->columns.end();
-    if (reads) key_itself(context, context.key->index_name);
+    if (reads && (context.column == nullptr || !widens_integer(*context.column)))
+      key_itself(context, context.key->index_name);
     return;
   }
   if (const auto any = choose_key(context.session, context.table.oid, {}); any && column != nullptr) {

@@ -118,8 +118,6 @@ const std::vector<TableCase> kTables{
     {"TheKeyItself", "CREATE TABLE t (b int PRIMARY KEY)", "not_supported_yet", "public.t.b"},
     {"Generated", "CREATE TABLE t (id int PRIMARY KEY, b int GENERATED ALWAYS AS (id + 1) STORED)",
      "generated_input", "public.t.b"},
-    {"Identity", "CREATE TABLE t (id int PRIMARY KEY, b int GENERATED ALWAYS AS IDENTITY)",
-     "dependent_not_carried", "public.t.b"},
     {"InsertRule",
      kTable + "CREATE TABLE log (b int);"
               "CREATE RULE r AS ON INSERT TO t DO ALSO INSERT INTO log VALUES (1)",

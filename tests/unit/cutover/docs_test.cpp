@@ -13,6 +13,7 @@
 #include "crossfade/core/phase.hpp"
 #include "crossfade/core/spec.hpp"
 #include "crossfade/core/tuning.hpp"
+#include "crossfade/shadow/dependents.hpp"
 #include "support/files.hpp"
 
 namespace crossfade {
@@ -70,6 +71,15 @@ std::string page(std::string_view name) {
   return test::read_text(fmt::format("{}/docs/{}", CROSSFADE_SOURCE_FOLDER, name));
 }
 
+std::string dependents_block() {
+  std::string text = "| object | | how | phase | lock | finding |\n| --- | --- | --- | --- | --- | --- |\n";
+  for (const DependentRule& rule : dependent_rules()) {
+    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", cell(rule.object), rule.answer, cell(rule.how),
+                        rule.phase, cell(rule.lock), code(rule.finding));
+  }
+  return text;
+}
+
 // Between the marks of a page stands exactly this table, with an empty line before and after it.
 void expect_block(std::string_view page_name, std::string_view mark, const std::string& table) {
   const std::string text = page(page_name);
@@ -88,6 +98,17 @@ TEST(DocsTest, TheCliPageHoldsTheTableOfErrors) { expect_block("cli.md", "errors
 TEST(DocsTest, TheCliPageHoldsTheTableOfFindings) { expect_block("cli.md", "findings", findings_block()); }
 TEST(DocsTest, TheSpecPageHoldsTheTableOfKeys) { expect_block("spec.md", "spec", spec_block()); }
 TEST(DocsTest, TheSpecPageHoldsTheTableOfTuningKeys) { expect_block("spec.md", "tuning", tuning_block()); }
+
+TEST(DocsTest, TheDependentsPageHoldsTheTableOfRules) {
+  expect_block("dependents.md", "dependents", dependents_block());
+}
+
+TEST(DocsTest, EveryFindingOfARuleIsAFinding) {
+  for (const DependentRule& rule : dependent_rules()) {
+    if (rule.finding.empty()) continue;
+    EXPECT_NE(find_finding(rule.finding), nullptr) << rule.finding;
+  }
+}
 
 TEST(DocsTest, TheExampleSpecsOfThePageAreValid) {
   const std::string text = page("spec.md");

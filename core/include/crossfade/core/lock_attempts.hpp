@@ -27,7 +27,8 @@ std::chrono::milliseconds lock_wait(int attempt, std::chrono::milliseconds budge
 std::chrono::milliseconds pause_after(int attempt);
 
 // LOCK TABLE … with the attempt's wait as one deadline, and the marks from which the pause is measured.
-std::string lock_table_sql(const std::string& table, std::chrono::milliseconds wait);
+std::string lock_table_sql(const std::string& tables, std::chrono::milliseconds wait,
+                           const std::string& before = "");
 // Records a successful attempt with its measured pause. Last statement before COMMIT.
 std::string record_success_sql(const MigrationId& id, Oid table, const std::string& to_phase, int attempt);
 void record_miss(SqlSession& session, const MigrationId& id, const std::string& to_phase, int attempt,

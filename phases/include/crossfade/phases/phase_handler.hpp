@@ -45,6 +45,8 @@ struct PhaseEnv {
 // The effect of a phase change: statements that commit in one message with the phase row.
 struct Crossing {
   bool locks_table = false;              // ACCESS EXCLUSIVE within the lock budget, taken first
+  std::string before_lock;               // SQL that takes locks which its readers take before the table's
+  std::vector<std::string> also_locks;   // relations locked with the table, as SQL shows them
   std::string recheck;                   // body of a PL/pgSQL block that raises CF001 when the world moved on
   std::string statements;                // SQL, ';'-terminated
   std::vector<std::string> assignments;  // SET items of crossfade.migration
@@ -75,6 +77,9 @@ class PhaseHandler {
   // A bounded piece of what must be put right online before going back, whatever the state of the phase's
   // work. settled when nothing is owed.
   virtual StepResult prepare_rollback(PhaseEnv& env, const Migration& migration);
+  // A bounded piece of undoing what prepare_rollback left when the way back was given up, before going
+  // forward.
+  virtual StepResult abandon_rollback(PhaseEnv& env, const Migration& migration);
   // What shuts the gate to the next phase. Computed when asked; no side effect.
   virtual std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) = 0;
   // What forbids going back.
@@ -90,9 +95,16 @@ class PhaseHandler {
 std::optional<Blocker> missing_confirmation(const std::string& name, const std::string& given,
                                             std::string_view options);
 
-// What SwitchedHandler::enter sends when what hangs on the column is as `dependents` (dependents_mark_sql)
-// has it. For `plan`, which may not ask for more than it can know before the twins are built.
-Crossing switch_crossing(PhaseEnv& env, const Migration& migration, const std::string& dependents,
+// How what hangs on the column is marked (shadow/dependents.hpp): views apart, since they are gone under the
+// lock.
+struct DependentMarks {
+  std::string views, view_oids, others;
+};
+DependentMarks read_dependent_marks(SqlSession& session, const Migration& migration);
+
+// What SwitchedHandler::enter sends when what hangs on the column is marked so. For `plan`, which may not ask
+// for more than it can know before the twins are built.
+Crossing switch_crossing(PhaseEnv& env, const Migration& migration, const DependentMarks& marks,
                          bool not_null_check_valid);
 
 // The backward capture installed anew, fingerprint and comparisons with it. Requires: phase switched.

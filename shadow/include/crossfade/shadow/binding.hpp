@@ -59,6 +59,13 @@ struct ColumnBinding {
   bool one_way = false;
 };
 
+// A conversion that keeps every value in both directions, by proof: what is stated of the old value holds of
+// the new one.
+bool keeps_values(const ColumnBinding& column);
+// A wider integer: total, one-to-one and in the same order, so that the column may be the key that the sweep
+// goes by.
+bool widens_integer(const ColumnBinding& column);
+
 struct Binding {
   ColumnBinding column;
   KeyFacts key;

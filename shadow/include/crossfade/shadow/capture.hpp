@@ -3,12 +3,19 @@
 // lock, in one transaction with the phase row.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "crossfade/shadow/binding.hpp"
 
 namespace crossfade {
+
+// What the new column gets when a statement does not give it.
+struct NewDefault {
+  std::optional<std::string> sql;  // as SQL; absent: NULL
+  bool from_sequence = false;      // another value each time: identity or serial
+};
 
 // Adds the shadow column (nullable, no default), the note function and the forward capture.
 std::string install_forward_sql(const Migration& migration, const QualifiedName& table);
@@ -17,9 +24,9 @@ std::string install_forward_sql(const Migration& migration, const QualifiedName&
 std::string remove_forward_sql(const Migration& migration, const QualifiedName& table);
 
 // At the switch, after the names moved (Migration::names are those of Phase::switched): the backward
-// capture; remove_triggers_sql ran before. `default_new` is the default of the new column, if any, as SQL.
+// capture; remove_triggers_sql ran before.
 std::string install_backward_sql(const Migration& switched, const QualifiedName& table,
-                                 const std::optional<std::string>& default_new);
+                                 const NewDefault& default_new);
 // At the switch back, after the names moved back.
 std::string reinstall_forward_sql(const Migration& compare, const QualifiedName& table);
 
@@ -30,6 +37,6 @@ std::string remove_capture_sql(const Migration& migration, const QualifiedName& 
 
 // The bodies, for review and for tests.
 std::string forward_body(const Migration& migration);
-std::string backward_body(const Migration& switched, const std::optional<std::string>& default_new);
+std::string backward_body(const Migration& switched, const NewDefault& default_new);
 
 }  // namespace crossfade

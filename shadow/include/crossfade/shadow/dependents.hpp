@@ -13,26 +13,60 @@
 
 namespace crossfade {
 
-enum class DependentKind { not_null, default_value, comment, index };
-std::string_view to_text(DependentKind kind);
-
-struct IndexColumn {
-  int attnum = 0;
-  bool descending = false, nulls_first = false;
-  bool operator==(const IndexColumn&) const = default;
+// How each kind goes over to the new column. dependent_rules() says it in words.
+enum class DependentKind {
+  // Properties of the column, set on one side and taken off the other.
+  not_null,
+  default_value,
+  comment,
+  column_setting,  // statistics target, options, storage, compression, collation
+  // Twins: built online beside the old object, and given its name at the switch.
+  index,
+  unique_constraint,  // also PRIMARY KEY
+  statistics,
+  // Followers: taken away before the names move and made again by the same words after it; since they name
+  // the column, those words mean whichever column bears its name. The same pair serves both directions.
+  check,
+  foreign_key,
+  policy,
+  rule,
+  trigger,
+  sql_function,
+  publication,
+  column_grant,
+  sequence,  // owned by the column: serial
+  identity,
+  view,
 };
+std::string_view to_text(DependentKind kind);
+bool is_twin(DependentKind kind);
+bool is_follower(DependentKind kind);
 
 // One carried object. Members beyond kind and name are those of its kind.
 struct Dependent {
   DependentKind kind = DependentKind::index;
-  std::string name;                    // the index's name; else the column's
-  std::optional<std::string> old_sql;  // default: the old one, as SQL. comment, index: the comment's text
-  std::optional<std::string> new_sql;  // default of the new column, as SQL; absent when forward gives NULL
-  std::uint32_t index_oid = 0;
+  std::string name;  // the object's, unique within its kind: for an object beside the table as SQL shows it
+  // default: the old one, as SQL. comment, twins: the comment's text. sequence, identity: run before the lock
+  // on the way back (new_sql: on the way there).
+  std::optional<std::string> old_sql;
+  std::optional<std::string> new_sql;  // default: of the new column, as SQL; absent when forward gives NULL
+
+  // Twins. An index: from after USING to before TABLESPACE. Statistics: "(kinds) ON columns".
+  std::string definition;                 // over the old column
+  std::string twin_definition;            // over the new one, which bears its shadow name there
+  std::string predicate, twin_predicate;  // of a partial index
+  bool from_sequence = false;             // default: it draws from a sequence
   bool unique = false;
-  std::vector<IndexColumn> columns;
-  std::string storage_options;  // reloptions, as "fillfactor='70', …"; empty when none
   std::string tablespace;       // empty: the default one of the database
+  std::string constraint_kind;  // UNIQUE or PRIMARY KEY
+  bool replica_identity = false, clustered = false;
+  std::string schema, settings;  // statistics: where it lies; what follows ALTER STATISTICS name, if anything
+
+  // Followers; column_setting: create_sql is what follows ALTER COLUMN name.
+  std::string remove_sql, create_sql;  // statements, ';'-terminated; either may be empty
+  bool validated = false;              // check, foreign_key: VALIDATE follows online
+  std::string holds;                   // check: the condition, over whichever column bears the name
+  std::vector<std::string> locks;      // further relations that the statements lock, as SQL shows them
   bool operator==(const Dependent&) const = default;
 };
 
@@ -49,12 +83,24 @@ struct Ledger {
 Ledger take_inventory(SqlSession& session, const TableFacts& table, const ColumnBinding& column,
                       std::vector<Finding>& findings);
 
+// A row that would violate `check` (by a query of one column, its key as text, at most one row) if the
+// column `physical` bore the name of the migrated one. Reads the table until it finds one.
+std::string violation_sql(SqlSession& session, const Migration& migration, const QualifiedName& table,
+                          const Dependent& check, const std::string& physical);
+
 // What hangs on the column now and did not when the ledger was stored, or the other way round: one
 // dependent_changed (refuse) for each. For the phases before the switch.
 std::vector<Finding> ledger_changes(const Ledger& stored, const Ledger& found);
-// A scalar SQL expression of type text that changes whenever anything that refers to the old column is added,
-// removed or altered by others. Without parameters, so that it can stand in the block under the switch lock.
-std::string dependents_mark_sql(const Migration& migration);
+// Phase switched: what hangs on the new column and is not of the ledger, or has another definition by now;
+// one dependent_added (refuse) for each.
+std::vector<Finding> added_since_switch(SqlSession& session, const Migration& switched, const Ledger& ledger);
+// Scalar SQL expressions of type text that change whenever anything that refers to the old column is added,
+// removed or altered by others. Without parameters, so that they can stand in a block of the switch. Views
+// are gone under the lock: they have a mark of their own, read before they are dropped, and the other mark
+// leaves out those of `except_views` (an array of oids as text, which view_oids_sql gives).
+std::string dependents_mark_sql(const Migration& migration, const std::string& except_views = "{}");
+std::string views_mark_sql(const Migration& migration);
+std::string view_oids_sql(const Migration& migration);
 
 // Replaces what is stored.
 void store_ledger(SqlSession& session, const MigrationId& id, const Ledger& ledger);
@@ -62,14 +108,45 @@ Ledger load_ledger(SqlSession& session, const MigrationId& id);
 
 // --- Statements of the switch, under its lock; names are those before the statement runs ---------------
 
+// What stands in the way of the columns' new names: followers and constraints of the side that is left. Run
+// first, in either direction; takes the last made away first.
+std::string let_go_sql(const QualifiedName& table, const Ledger& ledger);
+// The same for views, the outermost first. Run before the table is locked: who reads through a view locks it
+// before the table, so that this order cannot deadlock with a reader.
+std::string let_go_views_sql(const Ledger& ledger);
+// Sequences go over to the new column, and back; run before the table is locked. From then on nobody draws
+// from them until the transaction has ended.
+std::string sequences_over_sql(const Ledger& ledger);
+std::string sequences_back_sql(const Ledger& ledger);
+// The relations beside the table that the switch locks, as SQL shows them; each once, in no order.
+std::vector<std::string> locked_beside(const Ledger& ledger);
+// The new column's own settings. Run where it comes into being.
+std::string shadow_settings_sql(const Migration& migration, const QualifiedName& table, const Ledger& ledger);
+
 // To the new column: default, NOT NULL (by the validated check, or a NOT VALID check that is validated
 // afterwards), comment and index names; taken off the old one. Run after the column names moved:
 // `table`."name" is the new column.
 std::string carry_over_sql(const Migration& switched, const QualifiedName& table, const Ledger& ledger,
                            bool not_null_check_valid);
-// Back to the old column: the mirror image. NOT NULL returns as a NOT VALID check, which settle_not_null
-// makes real; it binds every row version written from then on, so a misfit that left NULL in the old column
-// must be closed first.
-std::string carry_back_sql(const Migration& compare, const QualifiedName& table, const Ledger& ledger);
+// Back to the old column: the mirror image. NOT NULL returns at once where `old_check_valid` (it must where
+// needs_not_null), else as a NOT VALID check, which settle_not_null makes real; that binds every row version
+// written from then on, so a misfit that left NULL in the old column must be closed first.
+std::string carry_back_sql(const Migration& compare, const QualifiedName& table, const Ledger& ledger,
+                           bool old_check_valid);
+// A primary key or a replica identity stands on the column, and needs it NOT NULL in the moment of the
+// switch.
+bool needs_not_null(const Ledger& ledger);
+
+// --- For people --------------------------------------------------------------------------------------
+
+struct DependentRule {
+  std::string_view object;   // as PostgreSQL calls it
+  std::string_view answer;   // carried, refused, or both by a condition
+  std::string_view how;      // carried: what happens; refused: why
+  std::string_view phase;    // in which it happens; empty when refused
+  std::string_view lock;     // the strongest lock beyond the switch's own; empty when none
+  std::string_view finding;  // the id under which it is refused or told; empty when never
+};
+const std::vector<DependentRule>& dependent_rules();
 
 }  // namespace crossfade

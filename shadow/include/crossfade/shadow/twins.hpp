@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,22 +40,39 @@ class TwinBuilder {
 // dual_write proves NOT NULL of the new column by a check, so that the switch sets it at once.
 bool not_null_is_proved_before_switch(const ColumnBinding& column);
 
-// CREATE INDEX [CONCURRENTLY] of the twin of `index` on the new column, from catalog facts only.
-std::string create_twin_sql(SqlSession& session, const Migration& migration, const QualifiedName& table,
-                            const Dependent& index, bool concurrently);
 // Removes twins and checks: rollback of dual_write. Under the table lock.
 std::string drop_twins_sql(const Migration& migration, const QualifiedName& table, const Ledger& ledger);
+
+// After a switch in either direction: a constraint that was carried NOT VALID and is to be valid; nullopt
+// when none is left. VALIDATE reads the table under SHARE UPDATE EXCLUSIVE, which holds up neither readers
+// nor writers.
+std::optional<std::string> next_unvalidated(SqlSession& session, const Migration& migration,
+                                            const Ledger& ledger);
+void validate_constraint(SqlSession& session, const QualifiedName& table, const std::string& name,
+                         std::chrono::milliseconds lock_timeout);
 
 // What the planner must know before the first query on the new column.
 std::string analyze_sql(const Migration& migration, const QualifiedName& table);
 
-// For `plan`: what dual_write sends, in order; what settle_not_null sends in the phase of `migration`.
+// For `plan`: what dual_write sends, in order; what settles a switch in the phase of `migration`.
 std::vector<Statement> twin_statements(SqlSession& session, const Migration& migration,
                                        const QualifiedName& table, const Ledger& ledger);
-std::vector<Statement> settling_statements(const Migration& migration, const QualifiedName& table);
+std::vector<Statement> settling_statements(const Migration& migration, const QualifiedName& table,
+                                           const Ledger& ledger);
 
 // A plain reading: settle_not_null has nothing left to do.
 bool not_null_is_settled(SqlSession& session, const Migration& migration, const std::string& column);
+
+// Before a switch back that needs it (needs_not_null): the old column is proved NOT NULL by a validated
+// check. From its first step on a value that the old column cannot hold fails the write instead of becoming a
+// misfit, which would forbid the way back for good. True when it is valid.
+bool prove_old_not_null(SqlSession& session, const Migration& migration, const QualifiedName& table,
+                        std::chrono::milliseconds lock_timeout);
+bool old_not_null_is_proved(SqlSession& session, const Migration& migration);
+// What a way back that was given up left, begun or ended.
+bool old_not_null_has_proof(SqlSession& session, const Migration& migration);
+void drop_old_not_null_proof(SqlSession& session, const Migration& migration, const QualifiedName& table,
+                             std::chrono::milliseconds lock_timeout);
 
 // After a switch in either direction: NOT NULL that was carried as a NOT VALID check becomes real (VALIDATE,
 // SET NOT NULL without a scan, check dropped). `column` is the physical name. True when nothing is left to

@@ -8,7 +8,7 @@
 
 #include "crossfade/core/catalog.hpp"
 #include "crossfade/core/sql_session.hpp"
-#include "crossfade/shadow/dependents.hpp"
+#include "crossfade/shadow/binding.hpp"
 
 namespace crossfade {
 
@@ -18,7 +18,8 @@ enum class ReferenceKind {
   index,        // one that backs no constraint
   constraint,   // check, unique, primary key, foreign key in either direction, exclusion
   trigger,      // column list or WHEN
-  view,         // also materialised
+  view,
+  materialised_view,
   rule,
   policy,
   statistics,
@@ -34,16 +35,14 @@ enum class ReferenceKind {
 struct Reference {
   ReferenceKind kind = ReferenceKind::unknown;
   std::uint32_t oid = 0;
-  std::string identity;     // as SQL shows it, schema-qualified
-  std::string description;  // as PostgreSQL describes it, with its kind
+  std::string identity;         // as SQL shows it, schema-qualified
+  std::string description;      // as PostgreSQL describes it, with its kind
+  bool from_elsewhere = false;  // a foreign key that refers to the column
 };
 
 // Objects whose names end in `own_suffix` belong to the migration and are left out.
 std::vector<Reference> read_references(SqlSession& session, Oid table, int attnum,
                                        const std::string& own_suffix);
-
-// What an index has that its twin would not; empty when it is carried, and `index` is filled in then.
-std::string read_index(SqlSession& session, std::uint32_t oid, Dependent& index);
 
 // "_" and the id's digits, which end the name of every object of the migration.
 std::string own_suffix(const ColumnBinding& column);

@@ -6,6 +6,7 @@
 
 #include "crossfade/core/error.hpp"
 #include "crossfade/shadow/transform.hpp"
+#include "reading.hpp"
 
 namespace crossfade {
 
@@ -19,6 +20,7 @@ class DefaultJudge {
   DefaultJudge(SqlSession& session, const TableFacts& table, const ColumnFacts& facts,
                const ColumnBinding& column, std::vector<Finding>& findings)
       : session_(session),
+        table_oid_(table.oid),
         facts_(facts),
         column_(column),
         findings_(findings),
@@ -89,6 +91,12 @@ class DefaultJudge {
   // Computed anew for each row on the new column, too. The modifier is left to the column's assignment, which
   // checks the length; a cast would cut.
   bool convert(Dependent& entry) {
+    entry.from_sequence = draws_from_sequence();
+    // Any integer that it gives is one of the wider type, too.
+    if (widens_integer(column_) && entry.from_sequence) {
+      entry.new_sql = facts_.default_text;
+      return true;
+    }
     if (!column_.forward.derived) {
       refuse("it is computed anew for each row, and the forward expression is not a plain cast");
       return false;
@@ -116,8 +124,15 @@ class DefaultJudge {
     return true;
   }
 
-  static bool is_answer(const Error& error) {
-    return !error.sqlstate().empty() && !error.is_transient() && error.code() != ErrorCode::connection_lost;
+  bool draws_from_sequence() {
+    return bool_of(
+        session_
+            .exec("SELECT EXISTS (SELECT 1 FROM pg_attrdef a JOIN pg_depend d ON d.classid = "
+                  "'pg_attrdef'::regclass AND d.objid = a.oid AND d.refclassid = 'pg_class'::regclass"
+                  " JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'"
+                  " WHERE a.adrelid = $1::oid AND a.adnum = $2::int2)",
+                  {std::to_string(table_oid_.value), std::to_string(facts_.attnum)})
+            .one("default")[0]);
   }
 
   void refuse(const std::string& why) {
@@ -137,6 +152,7 @@ class DefaultJudge {
   }
 
   SqlSession& session_;
+  Oid table_oid_;
   const ColumnFacts& facts_;
   const ColumnBinding& column_;
   std::vector<Finding>& findings_;

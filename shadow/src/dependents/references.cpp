@@ -1,4 +1,4 @@
-#include "inventory.hpp"
+#include "references.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@ namespace crossfade {
 
 namespace {
 
-constexpr int kColumnListsInPublications = 150000, kNullsNotDistinct = 150000;
+constexpr int kColumnListsInPublications = 150000;
 
 // $1 table, $2 column, $3 suffix of our own names. pg_depend is the whole truth for objects; the other
 // catalogs are read too because whatever holds a column number of its own must be found even if a dependency
@@ -48,7 +48,10 @@ kinds AS (
            ELSE 'own_default' END
     WHEN 'pg_constraint'::regclass THEN CASE WHEN n.contype = 'n' THEN 'not_null' ELSE 'constraint' END
     WHEN 'pg_trigger'::regclass THEN 'trigger'
-    WHEN 'pg_rewrite'::regclass THEN CASE WHEN n.is_view THEN 'view' ELSE 'rule' END
+    WHEN 'pg_rewrite'::regclass THEN CASE WHEN NOT n.is_view THEN 'rule'
+      WHEN EXISTS (SELECT 1 FROM pg_class v WHERE v.oid = n.ev_class AND v.relkind = 'm') THEN
+          'materialised_view'
+      ELSE 'view' END
     WHEN 'pg_policy'::regclass THEN 'policy'
     WHEN 'pg_statistic_ext'::regclass THEN 'statistics'
     WHEN 'pg_proc'::regclass THEN 'function'
@@ -66,54 +69,25 @@ kinds AS (
     AND NOT (n.classid = 'pg_class'::regclass AND n.objsubid = 0 AND EXISTS (
       SELECT 1 FROM pg_constraint k WHERE k.conindid = n.objid AND k.contype IN ('p', 'u', 'x'))))
 SELECT DISTINCT k.kind, k.objid,
-  CASE k.kind WHEN 'view' THEN (pg_identify_object('pg_class'::regclass, k.ev_class, 0)).identity
-    WHEN 'generated_column' THEN (pg_identify_object('pg_class'::regclass, $1::oid,
+  CASE WHEN k.kind IN ('view', 'materialised_view') THEN (pg_identify_object('pg_class'::regclass,
+      k.ev_class, 0)).identity
+    WHEN k.kind = 'generated_column' THEN (pg_identify_object('pg_class'::regclass, $1::oid,
                                                      coalesce(nullif(k.objsubid, 0), k.adnum))).identity
     ELSE (pg_identify_object(k.classid, k.objid, k.objsubid)).identity END,
-  CASE k.kind WHEN 'view' THEN pg_describe_object('pg_class'::regclass, k.ev_class, 0)
-    WHEN 'generated_column' THEN 'generated ' || pg_describe_object('pg_class'::regclass, $1::oid,
+  CASE WHEN k.kind IN ('view', 'materialised_view') THEN pg_describe_object('pg_class'::regclass,
+      k.ev_class, 0)
+    WHEN k.kind = 'generated_column' THEN 'generated ' || pg_describe_object('pg_class'::regclass, $1::oid,
                                                                     coalesce(nullif(k.objsubid, 0), k.adnum))
-    WHEN 'partition_key' THEN 'the partition key of ' || pg_describe_object(k.classid, k.objid, 0)
-    ELSE pg_describe_object(k.classid, k.objid, k.objsubid) END
+    WHEN k.kind = 'partition_key' THEN 'the partition key of ' || pg_describe_object(k.classid, k.objid, 0)
+    ELSE pg_describe_object(k.classid, k.objid, k.objsubid) END,
+  k.classid = 'pg_constraint'::regclass AND EXISTS (SELECT 1 FROM pg_constraint f WHERE f.oid = k.objid
+    AND f.confrelid = $1::oid AND $2::int2 = ANY (f.confkey)),
+  CASE WHEN k.kind IN ('view', 'materialised_view') THEN k.ev_class ELSE k.objid END
 FROM kinds k ORDER BY 1, 4)sql";
 
 constexpr const char* kPublications = R"sql(
   UNION SELECT 'pg_publication_rel'::regclass, p.oid, 0 FROM pg_publication_rel p
     WHERE p.prrelid = $1::oid AND $2::int2 = ANY (p.prattrs))sql";
-
-// $1 index. The reasons are those in which a twin made from columns, order and options alone would differ.
-constexpr const char* kIndex = R"sql(
-SELECT c.relname, i.indisunique, coalesce(s.spcname, ''), obj_description(i.indexrelid, 'pg_class'),
-  coalesce((SELECT string_agg(quote_ident(o.option_name) || '=' || quote_literal(o.option_value), ', ')
-            FROM pg_options_to_table(c.reloptions) o), ''),
-  concat_ws(', ',
-    CASE WHEN m.amname <> 'btree' THEN 'its access method is ' || m.amname END,
-    CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'it is not valid' END,
-    CASE WHEN i.indpred IS NOT NULL THEN 'it is partial' END,
-    CASE WHEN i.indexprs IS NOT NULL THEN 'it has an expression' END,
-    CASE WHEN i.indnatts <> i.indnkeyatts THEN 'it has INCLUDE columns' END,
-    CASE WHEN i.indisreplident THEN 'it is the replica identity' END,
-    CASE WHEN i.indisclustered THEN 'the table is clustered on it' END,
-    CASE WHEN i.indisprimary OR i.indisexclusion OR NOT i.indimmediate THEN 'it backs a constraint' END,
-    CASE WHEN {nulls} THEN 'it is NULLS NOT DISTINCT' END,
-    CASE WHEN EXISTS (SELECT 1 FROM unnest(i.indclass::oid[]) l(oid) JOIN pg_opclass o ON o.oid = l.oid
-                      WHERE NOT o.opcdefault) THEN 'it has an operator class that is not the default' END,
-    CASE WHEN EXISTS (SELECT 1 FROM generate_series(0, i.indnkeyatts - 1) p
-                      JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[p]
-                      WHERE a.attcollation <> i.indcollation[p]) THEN 'it has a collation of its own' END,
-    CASE WHEN EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = i.indexrelid
-                      AND a.attoptions IS NOT NULL)
-      THEN 'a column of it has options' END,
-    CASE WHEN EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
-                      AND d.objid = i.indexrelid
-                      AND d.refclassid = 'pg_extension'::regclass) THEN 'it depends on an extension' END)
-FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
-LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
-WHERE i.indexrelid = $1::oid)sql";
-
-constexpr const char* kIndexColumns = R"sql(
-SELECT i.indkey[p], (i.indoption[p] & 1) <> 0, (i.indoption[p] & 2) <> 0
-FROM pg_index i, generate_series(0, i.indnkeyatts - 1) p WHERE i.indexrelid = $1::oid ORDER BY p)sql";
 
 ReferenceKind kind_of(const std::string& word) {
   static const std::map<std::string, ReferenceKind> kinds{
@@ -123,6 +97,7 @@ ReferenceKind kind_of(const std::string& word) {
       {"constraint", ReferenceKind::constraint},
       {"trigger", ReferenceKind::trigger},
       {"view", ReferenceKind::view},
+      {"materialised_view", ReferenceKind::materialised_view},
       {"rule", ReferenceKind::rule},
       {"policy", ReferenceKind::policy},
       {"statistics", ReferenceKind::statistics},
@@ -150,30 +125,11 @@ std::vector<Reference> read_references(SqlSession& session, Oid table, int attnu
                                   {std::to_string(table.value), std::to_string(attnum), suffix});
   std::vector<Reference> references;
   for (const auto& row : found.rows) {
-    references.push_back({kind_of(text_of(row[0])), static_cast<std::uint32_t>(int_of(row[1])),
-                          row[2].value_or(row[3].value_or("")),
-                          row[3].value_or(row[2].value_or("an object"))});
+    references.push_back({kind_of(text_of(row[0])), static_cast<std::uint32_t>(int_of(row[5])),
+                          row[2].value_or(row[3].value_or("")), row[3].value_or(row[2].value_or("an object")),
+                          bool_of(row[4])});
   }
   return references;
-}
-
-std::string read_index(SqlSession& session, std::uint32_t oid, Dependent& index) {
-  const bool nulls = session.identity().version_num >= kNullsNotDistinct;
-  const SqlParams params{std::to_string(oid)};
-  const auto found =
-      session.exec(replaced(kIndex, "{nulls}", nulls ? "i.indnullsnotdistinct" : "false"), params);
-  const auto& row = found.one("index");
-  index.kind = DependentKind::index;
-  index.index_oid = oid;
-  index.name = text_of(row[0]);
-  index.unique = bool_of(row[1]);
-  index.tablespace = text_of(row[2]);
-  index.old_sql = row[3];
-  index.storage_options = text_of(row[4]);
-  for (const auto& column : session.exec(kIndexColumns, params).rows) {
-    index.columns.push_back({static_cast<int>(int_of(column[0])), bool_of(column[1]), bool_of(column[2])});
-  }
-  return text_of(row[5]);
 }
 
 std::string own_suffix(const ColumnBinding& column) {

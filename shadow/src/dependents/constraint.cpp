@@ -1,0 +1,99 @@
+// CHECK and FOREIGN KEY. Both are followers that come back NOT VALID in the switch, where nothing is read,
+// and are validated online after it. Earlier they would be able to fail a write that the old column takes.
+#include <fmt/format.h>
+
+#include "crossfade/core/error.hpp"
+#include "reading.hpp"
+
+namespace crossfade {
+
+namespace {
+
+constexpr const char* kConstraint = R"sql(
+SELECT k.contype::text, k.conname, pg_get_constraintdef(k.oid), k.convalidated, obj_description(k.oid,
+    'pg_constraint'),
+  coalesce(k.conbin::text ~ ':varattno 0 ', false), k.conislocal AND k.coninhcount = 0
+FROM pg_constraint k WHERE k.oid = $1::oid)sql";
+
+std::string as_not_valid(const std::string& definition) {
+  return definition.ends_with(" NOT VALID") ? definition : definition + " NOT VALID";
+}
+
+// The statements are the same for both kinds.
+Dependent& carry(Reading& reading, DependentKind kind, const SqlResult::Row& row) {
+  const auto name = text_of(row[1]);
+  const auto table = reading.table.name.sql();
+  auto& entry = reading.carry(kind, name);
+  entry.remove_sql = fmt::format("ALTER TABLE {} DROP CONSTRAINT {};\n", table, quote_identifier(name));
+  entry.create_sql = fmt::format("ALTER TABLE {} ADD CONSTRAINT {} {};\n", table, quote_identifier(name),
+                                 as_not_valid(text_of(row[2]))) +
+                     comment_sql(fmt::format("CONSTRAINT {} ON {}", quote_identifier(name), table), row[4]);
+  entry.validated = bool_of(row[3]);
+  return entry;
+}
+
+void take_check(Reading& reading, const Reference& reference, const SqlResult::Row& row) {
+  if (bool_of(row[5]))
+    return reading.refuse(reference, "it reads the whole row, which has one more column then");
+  const auto& clone = reading.clone();
+  const auto statement =
+      fmt::format("ALTER TABLE {} ADD CONSTRAINT cf_check {}", clone.sql(), text_of(row[2]));
+  if (const auto objection = clone.objection(statement)) return reading.refuse(reference, *objection);
+  auto& entry = carry(reading, DependentKind::check, row);
+  entry.holds =
+      text_of(reading.session
+                  .exec("SELECT pg_get_expr(conbin, conrelid) FROM pg_constraint WHERE oid = $1::oid",
+                        {std::to_string(reference.oid)})
+                  .one("check")[0]);
+}
+
+constexpr const char* kForeignKey = R"sql(
+SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname),
+  (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY p) FROM generate_subscripts(k.confkey, 1) p
+     JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = k.confkey[p]),
+  (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY p) FROM generate_subscripts(k.conkey, 1) p
+     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[p]),
+  has_table_privilege(k.confrelid, 'REFERENCES'), quote_ident(current_user), k.confrelid = k.conrelid
+FROM pg_constraint k JOIN pg_class c ON c.oid = k.confrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE k.oid = $1::oid)sql";
+
+void take_foreign_key(Reading& reading, const Reference& reference, const SqlResult::Row& row) {
+  const auto far = reading.session.exec(kForeignKey, {std::to_string(reference.oid)}).one("foreign key");
+  const auto partner = text_of(far[0]);
+  // Another value may have no partner, and the application's write would fail for it.
+  if (!reading.keeps_values())
+    return reading.refuse(reference, "the conversion is not proved to keep every value");
+  if (!bool_of(far[3])) {
+    reading.findings.push_back(
+        {Severity::refuse, "missing_privilege", partner,
+         fmt::format("Role {} may not make {} again.", text_of(far[4]), reference.description),
+         fmt::format("GRANT REFERENCES ON {} TO {};", partner, text_of(far[4]))});
+    return;
+  }
+  // A temporary table can refer to nothing but another.
+  const auto& clone = reading.clone();
+  const auto objection = clone.objection(
+      fmt::format("CREATE TEMP TABLE cf_partner (LIKE {0}); ALTER TABLE pg_temp.cf_partner ADD UNIQUE ({1});"
+                  "ALTER TABLE {2} ADD FOREIGN KEY ({3}) REFERENCES pg_temp.cf_partner ({1})",
+                  partner, text_of(far[1]), clone.sql(), text_of(far[2])));
+  if (objection) return reading.refuse(reference, *objection);
+  auto& entry = carry(reading, DependentKind::foreign_key, row);
+  if (!bool_of(far[5])) entry.locks = {partner};
+}
+
+}  // namespace
+
+void take_constraint(Reading& reading, const Reference& reference) {
+  const auto found = reading.session.exec(kConstraint, {std::to_string(reference.oid)});
+  const auto& row = found.one("constraint");
+  const auto type = text_of(row[0]);
+  if (!bool_of(row[6])) return reading.refuse(reference, "it is inherited");
+  if (reference.from_elsewhere)
+    return reading.refuse(reference, "it refers to the column from another table or column");
+  if (type == "p" || type == "u") return take_index_constraint(reading, reference);
+  if (type == "c") return take_check(reading, reference, row);
+  if (type == "f") return take_foreign_key(reading, reference, row);
+  reading.refuse(reference, "it cannot be made again without a scan under the lock");
+}
+
+}  // namespace crossfade

@@ -1,0 +1,336 @@
+// The statements that move what hangs on the column from one side to the other. They run once, under ACCESS
+// EXCLUSIVE, in one transaction with the rename of the columns, so each may rely on what the one before it
+// left.
+//
+// No statement scans the table: SET NOT NULL finds the validated check and believes it, a NOT VALID check
+// looks at nothing, renames and comments touch the catalog only.
+#include <fmt/format.h>
+
+#include <ranges>
+#include <set>
+
+#include "not_null.hpp"
+#include "crossfade/shadow/dependents.hpp"
+
+namespace crossfade {
+
+namespace {
+
+class Mover {
+ public:
+  explicit Mover(const QualifiedName& table) : table_(table) {}
+
+  void column(const std::string& name, const std::string& action) {
+    sql_ += fmt::format("ALTER TABLE {} ALTER COLUMN {} {};\n", table_.sql(), quote_identifier(name), action);
+  }
+  void alter(const std::string& action) { sql_ += fmt::format("ALTER TABLE {} {};\n", table_.sql(), action); }
+  void default_value(const std::string& name, const std::optional<std::string>& value) {
+    column(name, value ? "SET DEFAULT " + *value : "DROP DEFAULT");
+  }
+  void comment(const std::string& name, const std::optional<std::string>& text) {
+    sql_ += fmt::format("COMMENT ON COLUMN {}.{} IS {};\n", table_.sql(), quote_identifier(name),
+                        quote_nullable(text));
+  }
+  void rename_index(const std::string& from, const std::string& to) {
+    sql_ += fmt::format("ALTER INDEX {} RENAME TO {};\n", QualifiedName{table_.schema, from}.sql(),
+                        quote_identifier(to));
+  }
+  void comment_index(const std::string& name, const std::optional<std::string>& text) {
+    sql_ += fmt::format("COMMENT ON INDEX {} IS {};\n", QualifiedName{table_.schema, name}.sql(),
+                        quote_nullable(text));
+  }
+  void rename_statistics(const Dependent& entry, const std::string& from, const std::string& to) {
+    sql_ += fmt::format("ALTER STATISTICS {} RENAME TO {};\n", QualifiedName{entry.schema, from}.sql(),
+                        quote_identifier(to));
+  }
+  // What the table says of the index by its name, once the index bears it.
+  void roles_of(const Dependent& entry) {
+    if (entry.replica_identity) alter("REPLICA IDENTITY USING INDEX " + quote_identifier(entry.name));
+    if (entry.clustered) alter("CLUSTER ON " + quote_identifier(entry.name));
+  }
+  // The index loses its name to the constraint that it becomes.
+  void add_constraint(const Dependent& entry, const std::string& index) {
+    alter(fmt::format("ADD CONSTRAINT {} {} USING INDEX {}", quote_identifier(entry.name),
+                      entry.constraint_kind, quote_identifier(index)));
+    if (entry.old_sql) comment_index(entry.name, entry.old_sql);
+    sql_ += entry.create_sql;
+    roles_of(entry);
+  }
+  std::string take() { return std::move(sql_); }
+
+ private:
+  const QualifiedName& table_;
+  std::string sql_;
+};
+
+// Last, so that everything that they may name is in its place.
+std::string followers_sql(const Ledger& ledger) {
+  std::string sql;
+  for (const auto& entry : ledger.carried) {
+    if (is_follower(entry.kind)) sql += entry.create_sql;
+  }
+  return sql;
+}
+
+}  // namespace
+
+std::string let_go_sql(const QualifiedName& table, const Ledger& ledger) {
+  std::string sql;
+  for (const auto& entry : ledger.carried | std::views::reverse) {
+    if (entry.kind == DependentKind::view) continue;
+    if (is_follower(entry.kind)) sql += entry.remove_sql;
+    if (entry.kind == DependentKind::unique_constraint)
+      sql += fmt::format("ALTER TABLE {} DROP CONSTRAINT {};\n", table.sql(), quote_identifier(entry.name));
+  }
+  return sql;
+}
+
+std::string let_go_views_sql(const Ledger& ledger) {
+  std::string sql;
+  for (const auto& entry : ledger.carried | std::views::reverse) {
+    if (entry.kind == DependentKind::view) sql += entry.remove_sql;
+  }
+  return sql;
+}
+
+namespace {
+
+std::string of_sequences(const Ledger& ledger, std::optional<std::string> Dependent::*statement) {
+  std::string sql;
+  for (const auto& entry : ledger.carried) {
+    if (entry.kind == DependentKind::sequence || entry.kind == DependentKind::identity)
+      sql += (entry.*statement).value_or("");
+  }
+  return sql;
+}
+
+}  // namespace
+
+std::string sequences_over_sql(const Ledger& ledger) { return of_sequences(ledger, &Dependent::new_sql); }
+std::string sequences_back_sql(const Ledger& ledger) { return of_sequences(ledger, &Dependent::old_sql); }
+
+std::vector<std::string> locked_beside(const Ledger& ledger) {
+  std::set<std::string> relations;
+  for (const auto& entry : ledger.carried) relations.insert(entry.locks.begin(), entry.locks.end());
+  return {relations.begin(), relations.end()};
+}
+
+std::string shadow_settings_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger) {
+  Mover mover(table);
+  for (const auto& entry : ledger.carried) {
+    if (entry.kind == DependentKind::column_setting) mover.column(m.names.new_column, entry.create_sql);
+  }
+  return mover.take();
+}
+
+std::string carry_over_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger,
+                           bool not_null_check_valid) {
+  Mover mover(table);
+  const auto& now = m.names.new_column;
+  const auto& before = m.names.old_column;
+  for (const auto& entry : ledger.carried) {
+    switch (entry.kind) {
+      case DependentKind::default_value:
+        mover.default_value(before, std::nullopt);
+        mover.default_value(now, entry.new_sql);
+        break;
+      case DependentKind::not_null:
+        if (not_null_check_valid) {
+          mover.column(now, "SET NOT NULL");
+          mover.alter("DROP CONSTRAINT " + quote_identifier(new_not_null_check(m)));
+        } else {
+          // dual_write may have been left between adding the check and validating it.
+          mover.alter("DROP CONSTRAINT IF EXISTS " + quote_identifier(new_not_null_check(m)));
+          mover.alter(add_not_null_check(new_not_null_check(m), now));
+        }
+        break;
+      case DependentKind::comment:
+        mover.comment(before, std::nullopt);
+        mover.comment(now, entry.old_sql);
+        break;
+      case DependentKind::index:
+        mover.rename_index(entry.name, m.generated.retired(entry.name));
+        mover.rename_index(m.generated.twin(entry.name), entry.name);
+        if (entry.old_sql) mover.comment_index(entry.name, entry.old_sql);
+        mover.roles_of(entry);
+        break;
+      case DependentKind::unique_constraint:
+        // The old column's own index went with the constraint; its spare stays.
+        mover.add_constraint(entry, m.generated.twin(entry.name));
+        break;
+      case DependentKind::statistics:
+        mover.rename_statistics(entry, entry.name, m.generated.retired(entry.name));
+        mover.rename_statistics(entry, m.generated.twin(entry.name), entry.name);
+        break;
+      case DependentKind::column_setting:
+      case DependentKind::check:
+      case DependentKind::foreign_key:
+      case DependentKind::policy:
+      case DependentKind::rule:
+      case DependentKind::trigger:
+      case DependentKind::sql_function:
+      case DependentKind::publication:
+      case DependentKind::column_grant:
+      case DependentKind::sequence:
+      case DependentKind::identity:
+      case DependentKind::view:
+        break;
+    }
+  }
+  // A primary key or a replica identity has left the column by now, and would not have let it go before.
+  if (ledger.find(DependentKind::not_null) != nullptr) mover.column(before, "DROP NOT NULL");
+  return mover.take() + followers_sql(ledger);
+}
+
+std::string carry_back_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger,
+                           bool old_check_valid) {
+  Mover mover(table);
+  const auto& back = m.names.old_column;
+  const auto& leaving = m.names.new_column;
+  for (const auto& entry : ledger.carried) {
+    switch (entry.kind) {
+      case DependentKind::default_value:
+        mover.default_value(leaving, std::nullopt);
+        mover.default_value(back, entry.old_sql);
+        break;
+      case DependentKind::not_null:
+        mover.alter("DROP CONSTRAINT IF EXISTS " + quote_identifier(new_not_null_check(m)));
+        if (old_check_valid) {
+          mover.column(back, "SET NOT NULL");
+          mover.alter("DROP CONSTRAINT " + quote_identifier(old_not_null_check(m)));
+        } else {
+          mover.alter(add_not_null_check(old_not_null_check(m), back));
+        }
+        break;
+      case DependentKind::comment:
+        mover.comment(leaving, std::nullopt);
+        mover.comment(back, entry.old_sql);
+        break;
+      case DependentKind::index:
+        mover.rename_index(entry.name, m.generated.twin(entry.name));
+        mover.rename_index(m.generated.retired(entry.name), entry.name);
+        if (entry.old_sql) mover.comment_index(m.generated.twin(entry.name), std::nullopt);
+        mover.roles_of(entry);
+        break;
+      case DependentKind::unique_constraint:
+        mover.add_constraint(entry, m.generated.retired(entry.name));
+        break;
+      case DependentKind::statistics:
+        mover.rename_statistics(entry, entry.name, m.generated.twin(entry.name));
+        mover.rename_statistics(entry, m.generated.retired(entry.name), entry.name);
+        break;
+      case DependentKind::column_setting:
+      case DependentKind::check:
+      case DependentKind::foreign_key:
+      case DependentKind::policy:
+      case DependentKind::rule:
+      case DependentKind::trigger:
+      case DependentKind::sql_function:
+      case DependentKind::publication:
+      case DependentKind::column_grant:
+      case DependentKind::sequence:
+      case DependentKind::identity:
+      case DependentKind::view:
+        break;
+    }
+  }
+  if (ledger.find(DependentKind::not_null) != nullptr) {
+    mover.column(leaving, "DROP NOT NULL");
+    if (proves_not_null(m.binding.column)) mover.alter(add_not_null_check(new_not_null_check(m), leaving));
+  }
+  return mover.take() + followers_sql(ledger);
+}
+
+namespace {
+
+// The views on the column and those on them.
+std::string view_closure_sql(const Migration& m) {
+  return fmt::format(R"sql(views AS (
+  SELECT w.ev_class AS oid FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_rewrite w ON w.oid = d.objid
+    AND w.rulename = '_RETURN'
+    WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass
+      AND d.refobjid = {0}::oid AND d.refobjsubid = {1}
+  UNION SELECT w.ev_class FROM views JOIN pg_catalog.pg_depend d ON d.refobjid = views.oid
+    AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.classid = 'pg_catalog.pg_rewrite'::regclass
+    AND d.deptype = 'n' JOIN pg_catalog.pg_rewrite w ON w.oid = d.objid AND w.rulename = '_RETURN'))sql",
+                     m.row.table_oid.value, m.binding.column.old_attnum);
+}
+
+}  // namespace
+
+std::string view_oids_sql(const Migration& m) {
+  return fmt::format(
+      "(WITH RECURSIVE {} SELECT coalesce(pg_catalog.array_agg(oid ORDER BY oid), '{{}}') FROM views)",
+      view_closure_sql(m));
+}
+
+std::string views_mark_sql(const Migration& m) {
+  return fmt::format(R"sql((WITH RECURSIVE {},
+facts AS (
+  SELECT pg_catalog.format('view %s %s', v.oid, v.xmin) AS fact FROM views
+    JOIN pg_catalog.pg_class v ON v.oid = views.oid
+  UNION ALL SELECT pg_catalog.format('column %s %s %s', a.attrelid, a.attnum, a.xmin) FROM views
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = views.oid
+  UNION ALL SELECT pg_catalog.format('rule %s %s', w.oid, w.xmin) FROM views
+    JOIN pg_catalog.pg_rewrite w ON w.ev_class = views.oid
+  UNION ALL SELECT pg_catalog.format('trigger %s %s', t.oid, t.xmin) FROM views
+    JOIN pg_catalog.pg_trigger t ON t.tgrelid = views.oid
+  UNION ALL SELECT pg_catalog.format('default %s %s', d.oid, d.xmin) FROM views
+    JOIN pg_catalog.pg_attrdef d ON d.adrelid = views.oid
+  UNION ALL SELECT pg_catalog.format('comment %s %s %s', d.objoid, d.objsubid, d.description) FROM views
+    JOIN pg_catalog.pg_description d ON d.objoid = views.oid AND d.classoid = 'pg_catalog.pg_class'::regclass)
+SELECT pg_catalog.md5(coalesce(pg_catalog.string_agg(fact, '|' ORDER BY fact), '')) FROM facts))sql",
+                     view_closure_sql(m));
+}
+
+std::string dependents_mark_sql(const Migration& m, const std::string& except_views) {
+  return fmt::format(R"sql((
+WITH ours AS (
+  SELECT t.oid FROM pg_catalog.pg_trigger t WHERE t.tgrelid = {table}
+    AND pg_catalog.right(t.tgname::text, {length}) = {suffix}),
+facts AS (
+  SELECT pg_catalog.format('depend %s %s %s %s', d.classid, d.objid, d.objsubid, d.deptype) AS fact
+    FROM pg_catalog.pg_depend d WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = {table}
+      AND d.refobjsubid = {attnum}
+      AND NOT (d.classid = 'pg_catalog.pg_trigger'::regclass AND d.objid IN (SELECT oid FROM ours))
+      AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_rewrite w WHERE d.classid =
+          'pg_catalog.pg_rewrite'::regclass
+        AND w.oid = d.objid AND w.ev_class = ANY ({views}::oid[]))
+      AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE d.classid = 'pg_catalog.pg_class'::regclass
+        AND c.oid = d.objid AND (pg_catalog.right(c.relname::text, {length}) = {suffix} OR c.relkind = 'S'))
+  UNION ALL SELECT pg_catalog.format('index %s %s %s %s %s %s', c.oid, c.relname, c.reloptions,
+      c.reltablespace, pg_catalog.obj_description(c.oid, 'pg_class'), i.xmin)
+    FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+    WHERE i.indrelid = {table} AND {attnum}::int2 = ANY (i.indkey)
+      AND pg_catalog.right(c.relname::text, {length}) <> {suffix}
+  UNION ALL SELECT pg_catalog.format('row %s %s', d.objid, coalesce(p.xmin, r.xmin, f.xmin, s.xmin, b.xmin))
+    FROM pg_catalog.pg_depend d
+    LEFT JOIN pg_catalog.pg_policy p ON d.classid = 'pg_catalog.pg_policy'::regclass AND p.oid = d.objid
+    LEFT JOIN pg_catalog.pg_rewrite r ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND r.oid = d.objid
+    LEFT JOIN pg_catalog.pg_proc f ON d.classid = 'pg_catalog.pg_proc'::regclass AND f.oid = d.objid
+    LEFT JOIN pg_catalog.pg_statistic_ext s ON d.classid = 'pg_catalog.pg_statistic_ext'::regclass AND s.oid
+        = d.objid
+    LEFT JOIN pg_catalog.pg_publication_rel b ON d.classid = 'pg_catalog.pg_publication_rel'::regclass
+      AND b.oid = d.objid
+    WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = {table} AND d.refobjsubid = {attnum}
+      AND (r.oid IS NULL OR r.ev_class <> ALL ({views}::oid[])) AND coalesce(p.xmin, r.xmin, f.xmin, s.xmin,
+          b.xmin) IS NOT NULL
+  UNION ALL SELECT pg_catalog.format('constraint %s %s', k.oid, k.xmin) FROM pg_catalog.pg_constraint k
+    WHERE (k.conrelid = {table} AND {attnum}::int2 = ANY (k.conkey)
+           AND pg_catalog.right(k.conname::text, {length}) <> {suffix})
+       OR (k.confrelid = {table} AND {attnum}::int2 = ANY (k.confkey))
+  UNION ALL SELECT pg_catalog.format('default %s %s', a.oid, a.xmin) FROM pg_catalog.pg_attrdef a
+    WHERE a.adrelid = {table} AND a.adnum = {attnum}
+  UNION ALL SELECT pg_catalog.format('column %s %s %s %s %s %s %s', a.attnotnull, a.attacl,
+      (SELECT pg_catalog.array_agg(o) FROM pg_catalog.unnest(a.attoptions) o WHERE o NOT LIKE 'pg\_attver=%'),
+      a.attstorage, a.attcompression, a.attstattarget, pg_catalog.col_description(a.attrelid, a.attnum))
+    FROM pg_catalog.pg_attribute a WHERE a.attrelid = {table} AND a.attnum = {attnum})
+SELECT pg_catalog.md5(coalesce(pg_catalog.string_agg(fact, '|' ORDER BY fact), '')) FROM facts))sql",
+                     fmt::arg("table", fmt::format("{}::oid", m.row.table_oid.value)),
+                     fmt::arg("views", quote_literal(except_views)),
+                     fmt::arg("attnum", m.binding.column.old_attnum),
+                     fmt::arg("suffix", quote_literal("_" + m.row.id.short_hex())),
+                     fmt::arg("length", 1 + m.row.id.short_hex().size()));
+}
+
+}  // namespace crossfade

@@ -1,0 +1,211 @@
+// Indexes, and the constraints that stand on one: the twin is made by the words of the old one, over the new
+// column.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "crossfade/core/error.hpp"
+#include "reading.hpp"
+
+namespace crossfade {
+
+namespace {
+
+// $1 index. What PostgreSQL says of the index is taken apart at places that are known for sure: what stands
+// before USING is made of the names, and the predicate is the end. {nulls}: PostgreSQL 15.
+constexpr const char* kIndex = R"sql(
+SELECT c.relname, i.indisunique, coalesce(s.spcname, ''), obj_description(i.indexrelid, 'pg_class'),
+  pg_get_indexdef(i.indexrelid),
+  format('CREATE %sINDEX %I ON %s%I.%I USING ', CASE WHEN i.indisunique THEN 'UNIQUE ' ELSE '' END, c.relname,
+         CASE WHEN t.relkind = 'p' THEN 'ONLY ' ELSE '' END, n.nspname, t.relname),
+  ' WHERE ' || pg_get_expr(i.indpred, i.indrelid),
+  i.indisreplident, i.indisclustered,
+  NOT coalesce($2::int2 = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false) AS not_in_key,
+  -- Everything but a plain column: an expression or a predicate that reads the migrated column.
+  EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
+          AND d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid AND d.refobjsubid = $2::int)
+    AND (coalesce(i.indexprs::text ~ (':varattno ' || $2 || ' '), false)
+      OR coalesce(i.indpred::text ~ (':varattno ' || $2 || ' '), false)),
+  concat_ws(', ',
+    CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'it is not valid' END,
+    CASE WHEN i.indisexclusion THEN 'it backs an exclusion constraint' END,
+    CASE WHEN i.indexprs::text ~ ':varattno 0 ' OR i.indpred::text ~ ':varattno 0 '
+      THEN 'it reads the whole row, which has one more column then' END,
+    CASE WHEN EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = i.indexrelid
+                      AND coalesce(a.attstattarget, -1) >= 0)
+      THEN 'a column of it has a statistics target' END,
+    CASE WHEN EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
+                      AND d.objid = i.indexrelid AND d.deptype IN ('e', 'x'))
+      THEN 'it depends on an extension' END)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+JOIN pg_namespace n ON n.oid = t.relnamespace LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
+WHERE i.indexrelid = $1::oid)sql";
+
+// A definition without its beginning, and apart from its predicate when that is where it ends.
+struct Words {
+  std::string definition, predicate;
+};
+
+std::optional<Words> words_of(const std::string& whole, const std::string& beginning,
+                              const std::optional<std::string>& where) {
+  if (!whole.starts_with(beginning)) return std::nullopt;
+  auto definition = whole.substr(beginning.size());
+  if (!where) return Words{definition, ""};
+  if (!definition.ends_with(*where)) return std::nullopt;
+  definition.resize(definition.size() - where->size());
+  return Words{definition, where->substr(std::string_view(" WHERE ").size())};
+}
+
+class IndexReader {
+ public:
+  IndexReader(Reading& reading, const Reference& reference) : reading_(reading), reference_(reference) {}
+
+  // The entry, not yet in the ledger; nullopt when the index was refused.
+  std::optional<Dependent> read(std::uint32_t oid) {
+    const auto found =
+        reading_.session.exec(kIndex, {std::to_string(oid), std::to_string(reading_.facts.attnum)});
+    const auto& row = found.one("index");
+    Dependent index;
+    index.name = text_of(row[0]);
+    index.unique = bool_of(row[1]);
+    index.tablespace = text_of(row[2]);
+    index.old_sql = row[3];
+    index.replica_identity = bool_of(row[7]);
+    index.clustered = bool_of(row[8]);
+    auto why = text_of(row[11]);
+    const auto also = [&](const std::string& reason) { why += (why.empty() ? "" : ", ") + reason; };
+    const bool computed = bool_of(row[10]);
+    if (computed && !reading_.keeps_values())
+      also("it computes with the column, and the conversion is not proved to keep every value");
+    if (index.unique && !is_one_to_one())
+      also("it is unique, and the conversion is not proved one-to-one both ways");
+    if (index.replica_identity && !proves_not_null())
+      also("it is the replica identity, and the new column is not proved NOT NULL before the switch");
+    if (why.empty()) {
+      const auto words = words_of(text_of(row[4]), text_of(row[5]), row[6]);
+      if (!words)
+        also("its definition cannot be taken apart");
+      else if (const auto reason = translate(index, *words, row[6].has_value()))
+        also(*reason);
+    }
+    if (!why.empty()) {
+      reading_.refuse(reference_, why);
+      return std::nullopt;
+    }
+    tell_of_unique(index);
+    tell_of_size(bool_of(row[9]));
+    check_tablespace(index);
+    return index;
+  }
+
+ private:
+  bool is_one_to_one() const {
+    const auto& column = reading_.column;
+    return column.forward.one_to_one && column.backward && column.backward->one_to_one;
+  }
+  bool proves_not_null() const {
+    const auto& column = reading_.column;
+    return column.not_null && column.forward.totality == Totality::total && column.forward.strict;
+  }
+
+  // Made on the clone and read back there: PostgreSQL says whether the new type can do it, and how it reads
+  // over the shadow.
+  std::optional<std::string> translate(Dependent& index, const Words& words, bool partial) {
+    const auto& clone = reading_.clone();
+    const auto statement = fmt::format("CREATE INDEX cf_twin ON {} USING {}{}{}", clone.sql(),
+                                       words.definition, partial ? " WHERE " : "", words.predicate);
+    if (auto objection = clone.objection(statement)) return objection;
+    const auto whole = clone.over_shadow(statement, "pg_get_indexdef('pg_temp.cf_twin'::regclass)");
+    const auto where =
+        clone.over_shadow(statement,
+                          "coalesce((SELECT ' WHERE ' || pg_get_expr(indpred, indrelid) FROM pg_index"
+                          " WHERE indexrelid = 'pg_temp.cf_twin'::regclass), '')");
+    const auto over = words_of(whole,
+                               fmt::format("CREATE INDEX cf_twin ON pg_temp.{} USING ",
+                                           display_identifier(reading_.table.name.name)),
+                               partial ? std::optional(where) : std::nullopt);
+    if (!over) return "its definition cannot be taken apart";
+    index.definition = words.definition;
+    index.predicate = words.predicate;
+    index.twin_definition = over->definition;
+    index.twin_predicate = over->predicate;
+    return std::nullopt;
+  }
+
+  void tell_of_unique(const Dependent& index) {
+    if (!index.unique) return;
+    reading_.findings.push_back(
+        {Severity::warn, "twin_unique_may_reject", reference_.identity,
+         fmt::format("While {} and its twin stand side by side, INSERT … ON CONFLICT on one of them "
+                     "can fail with 23505 when two sessions insert the same value at once.",
+                     reference_.description),
+         "Let the application repeat such an INSERT, as after any unique violation."});
+  }
+
+  // A btree entry is at most a third of a page: a longer value fails the write.
+  void tell_of_size(bool not_in_key) {
+    const auto& column = reading_.column;
+    if (not_in_key || column.forward.totality == Totality::total) return;
+    const bool unbounded = bool_of(
+        reading_.session.exec("SELECT typlen < 0 FROM pg_type WHERE oid = $1::regtype", {column.new_type})
+            .one("type")[0]);
+    if (!unbounded || column.new_type.find('(') != std::string::npos) return;
+    reading_.findings.push_back(
+        {Severity::warn, "twin_unique_may_reject", reference_.identity,
+         fmt::format("The twin of {} refuses a value of the new column that takes more than about "
+                     "2700 bytes.",
+                     reference_.description),
+         "Make sure that the forward expression makes no such value, or drop the index."});
+  }
+
+  void check_tablespace(const Dependent& index) {
+    if (index.tablespace.empty()) return;
+    const auto row = reading_.session
+                         .exec("SELECT has_tablespace_privilege($1, 'CREATE'), quote_ident(current_user)",
+                               {index.tablespace})
+                         .one("privilege");
+    if (bool_of(row[0])) return;
+    reading_.findings.push_back(
+        {Severity::refuse, "missing_privilege", display_identifier(index.tablespace),
+         fmt::format("Role {} may not build the twin of {} in tablespace {}.", text_of(row[1]),
+                     reference_.description, display_identifier(index.tablespace)),
+         fmt::format("GRANT CREATE ON TABLESPACE {} TO {};", display_identifier(index.tablespace),
+                     text_of(row[1]))});
+  }
+
+  Reading& reading_;
+  const Reference& reference_;
+};
+
+}  // namespace
+
+void take_index(Reading& reading, const Reference& reference) {
+  auto index = IndexReader(reading, reference).read(reference.oid);
+  if (!index) return;
+  index->kind = DependentKind::index;
+  reading.ledger.carried.push_back(std::move(*index));
+}
+
+void take_index_constraint(Reading& reading, const Reference& reference) {
+  const auto row =
+      reading.session
+          .exec(
+              "SELECT k.conindid, k.contype = 'p', k.condeferrable, k.conname,"
+              " obj_description(k.oid, 'pg_constraint') FROM pg_constraint k WHERE k.oid = $1::oid",
+              {std::to_string(reference.oid)})
+          .one("constraint");
+  // A unique index cannot wait for the end of the transaction as the constraint does, and the twin is one
+  // until the switch.
+  if (bool_of(row[2]))
+    return reading.refuse(reference, "it is DEFERRABLE, and its twin could not be until the switch");
+  auto index = IndexReader(reading, reference).read(static_cast<std::uint32_t>(int_of(row[0])));
+  if (!index) return;
+  index->kind = DependentKind::unique_constraint;
+  index->constraint_kind = bool_of(row[1]) ? "PRIMARY KEY" : "UNIQUE";
+  index->name = text_of(row[3]);
+  index->create_sql = comment_sql(
+      fmt::format("CONSTRAINT {} ON {}", quote_identifier(index->name), reading.table.name.sql()), row[4]);
+  reading.ledger.carried.push_back(std::move(*index));
+}
+
+}  // namespace crossfade
