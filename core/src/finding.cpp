@@ -27,8 +27,9 @@ constexpr FindingInfo kFindings[] = {
 
     {"generated_input", false,
      "An expression reads a generated column, which has no value yet in a BEFORE trigger."},
-    {"expression_not_immutable", false,
-     "An expression is not immutable: the same row could give another value later."},
+    {"expression_not_immutable", true,
+     "An expression is not immutable: the same row could give another value later. Only a stable one may be "
+     "accepted, never a volatile one."},
     {"expression_other_relation", false,
      "An expression reads something other than the plain columns of its own row."},
     {"expression_type", false, "The result of an expression cannot be assigned to the column's type."},
@@ -73,9 +74,7 @@ constexpr FindingInfo kFindings[] = {
 };
 
 bool is_covered(const Finding& finding, const std::vector<Acceptance>& accepted) {
-  const FindingInfo* info = find_finding(finding.id);
-  return info != nullptr && info->acceptable &&
-         std::ranges::find(accepted, finding.id, &Acceptance::id) != accepted.end();
+  return is_acceptable(finding) && std::ranges::find(accepted, finding.id, &Acceptance::id) != accepted.end();
 }
 
 }  // namespace
@@ -85,6 +84,11 @@ std::span<const FindingInfo> finding_table() { return kFindings; }
 const FindingInfo* find_finding(std::string_view id) {
   const auto* row = std::ranges::find(kFindings, id, &FindingInfo::id);
   return row == std::end(kFindings) ? nullptr : row;
+}
+
+bool is_acceptable(const Finding& finding) {
+  const FindingInfo* info = find_finding(finding.id);
+  return info != nullptr && info->acceptable && !finding.never_accepted;
 }
 
 std::string_view to_text(Severity severity) {

@@ -42,7 +42,9 @@ json expression_json(const Expression& e) {
           {"guard_high", e.guard_high},
           {"derived", e.derived},
           {"strict", e.strict},
-          {"one_to_one", e.one_to_one}};
+          {"one_to_one", e.one_to_one},
+          {"stable", e.stable},
+          {"pinned", e.pinned}};
 }
 
 Expression expression_from(const json& j) {
@@ -59,6 +61,8 @@ Expression expression_from(const json& j) {
   e.derived = j.at("derived");
   e.strict = j.at("strict");
   e.one_to_one = j.at("one_to_one");
+  e.stable = j.value("stable", false);
+  e.pinned = j.value("pinned", false);
   return e;
 }
 

@@ -89,6 +89,12 @@ class DefaultJudge {
   // Computed anew for each row on the new column, too. The modifier is left to the column's assignment, which
   // checks the length; a cast would cut.
   bool convert(Dependent& entry) {
+    if (column_.forward.pinned) {
+      refuse(
+          "it is computed anew for each row, and the conversion follows settings, which a default cannot "
+          "pin");
+      return false;
+    }
     if (!column_.forward.derived) {
       refuse("it is computed anew for each row, and the forward expression is not a plain cast");
       return false;
