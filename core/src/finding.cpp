@@ -64,6 +64,8 @@ constexpr FindingInfo kFindings[] = {
     {"dry_run_changed", true, "The dry run changes another number of values than expected."},
     {"dry_run_errors", true, "The dry run met another number of failing rows than expected."},
     {"dry_run_lossy", true, "The dry run lost another number of values on the way back than expected."},
+    {"dry_run_collisions", true,
+     "The dry run met rows that are distinct under a unique index today and equal under the new type."},
     {"rejects_open", true, "Rows whose expression fails are still open."},
     {"misfits_open", true, "Live values that cannot be carried to the other side are still open."},
     {"one_way_rollback", true,

@@ -11,17 +11,6 @@ namespace crossfade {
 
 namespace {
 
-class Interruptible {
- public:
-  explicit Interruptible(std::atomic<bool>& flag) : flag_(flag) { flag_ = true; }
-  ~Interruptible() { flag_ = false; }
-  Interruptible(const Interruptible&) = delete;
-  Interruptible& operator=(const Interruptible&) = delete;
-
- private:
-  std::atomic<bool>& flag_;
-};
-
 // Prepared transactions count: they keep their transaction id in the snapshot until they end.
 std::vector<Blocker> barrier_blockers(PhaseEnv& env, const Migration& m) {
   const auto passed = env.session
