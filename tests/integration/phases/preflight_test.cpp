@@ -7,6 +7,7 @@
 #include "crossfade/core/state_schema.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/shadow/transform.hpp"
+#include "support/application_session.hpp"
 #include "support/database_test.hpp"
 
 namespace crossfade::test {
@@ -417,19 +418,8 @@ TEST_F(PreflightTest, ViewsOfOtherOwnersAreNamed) {
 // A receiver of WAL without a slot: from the primary it looks as a standby without feedback does.
 TEST_F(PreflightTest, AStandbyThatSendsNoFeedbackIsTold) {
   sql(kTable);
-  const PrivateFolder folder("receiver");
-  give_to_postgres(folder.path());
-  ChildOptions options;
-  options.command = {PostgresServer::binaries() / "pg_receivewal",
-                     "-h",
-                     server().folder(),
-                     "-U",
-                     "postgres",
-                     "-D",
-                     folder.path()};
-  options.run_as = "postgres";
-  options.directory = "/";
-  const ChildProcess receiver(options);
+  ApplicationSession receiver(superuser_dsn() + " replication=database");
+  receiver.send("START_REPLICATION PHYSICAL " + super_value("SELECT pg_current_wal_flush_lsn()"));
   wait_until_true("SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming'");
   EXPECT_EQ(warned("standby_snapshots_unseen").size(), 1u);
 }
