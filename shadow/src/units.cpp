@@ -34,12 +34,13 @@ std::vector<Key> quantiles(SqlSession& session, const Migration& m, const Qualif
   const double percent = std::clamp(100.0 * kSampledRows / static_cast<double>(rows), 0.0001, 100.0);
   const auto& key = m.binding.key;
   const auto sampled = session.exec(
-      fmt::format("SELECT k FROM (SELECT k, row_number() OVER (ORDER BY o) AS n, count(*) OVER () AS total,"
-                  " row_number() OVER (ORDER BY o) * $2::bigint / (count(*) OVER () + 1) AS slot FROM"
-                  " (SELECT {} AS k, ROW({}) AS o FROM ONLY {} t TABLESAMPLE SYSTEM ({:.6f}) WHERE {}) s) q"
+      fmt::format("SELECT k FROM (SELECT k, row_number() OVER w AS n, count(*) OVER () AS total,"
+                  " row_number() OVER w * $2::bigint / (count(*) OVER () + 1) AS slot FROM"
+                  " (SELECT {} AS k FROM ONLY {} t TABLESAMPLE SYSTEM ({:.6f}) WHERE {} AND NOT {}) s"
+                  " WINDOW w AS (ORDER BY {})) q"
                   " WHERE slot > 0 AND slot > (n - 1) * $2::bigint / (total + 1) ORDER BY n",
-                  key_text_sql(key, "t"), key_order_sql(key, "t"), table.sql(), percent,
-                  key_tuple_sql(key, "t") + " < " + key_value_sql(key, "$1::text[]")),
+                  key_text_sql(key, "t"), table.sql(), percent, key_range_sql(key, "t", "", "$1::text[]"),
+                  key_equals_sql(key, "t", "$1::text[]"), key_array_order_sql(key, "s.k")),
       {array_literal(high), std::to_string(units)});
   for (const auto& row : sampled.rows) bounds.push_back(parse_key(text_of(row[0])));
   return bounds;
