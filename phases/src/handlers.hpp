@@ -62,6 +62,8 @@ class BackfillHandler : public PhaseHandler {
   Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
 
  private:
+  StepResult sweep(PhaseEnv& env, const Migration& migration, const PassRow& pass,
+                   std::chrono::milliseconds slice);
   std::unique_ptr<Sweep> sweep_;
 };
 
