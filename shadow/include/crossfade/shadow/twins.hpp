@@ -23,7 +23,8 @@ class TwinBuilder {
   TwinBuilder(const Migration& migration, QualifiedName table, Ledger ledger);
   // True when every twin is valid. Does one thing otherwise (drops a leftover, builds one index, adds or
   // validates one check). Short locks are taken with lock_timeout; a miss throws an Error with
-  // is_lock_not_available().
+  // is_lock_not_available(). Throws superseded when another runner has the
+  // migration.
   bool step(SqlSession& session, std::chrono::milliseconds lock_timeout);
   // What is missing, in words.
   std::vector<std::string> missing(SqlSession& session) const;
@@ -31,6 +32,8 @@ class TwinBuilder {
   bool not_null_check_valid(SqlSession& session) const;
 
  private:
+  bool one_step(SqlSession& session, std::chrono::milliseconds lock_timeout);
+
   Migration migration_;
   QualifiedName table_;
   Ledger ledger_;
