@@ -27,8 +27,9 @@ constexpr FindingInfo kFindings[] = {
 
     {"generated_input", false,
      "An expression reads a generated column, which has no value yet in a BEFORE trigger."},
-    {"expression_not_immutable", false,
-     "An expression is not immutable: the same row could give another value later."},
+    {"expression_not_immutable", true,
+     "An expression is not immutable: the same row could give another value later. Only a stable one may be "
+     "accepted, never a volatile one."},
     {"expression_other_relation", false,
      "An expression reads something other than the plain columns of its own row."},
     {"expression_type", false, "The result of an expression cannot be assigned to the column's type."},
@@ -66,6 +67,8 @@ constexpr FindingInfo kFindings[] = {
     {"dry_run_changed", true, "The dry run changes another number of values than expected."},
     {"dry_run_errors", true, "The dry run met another number of failing rows than expected."},
     {"dry_run_lossy", true, "The dry run lost another number of values on the way back than expected."},
+    {"dry_run_collisions", true,
+     "The dry run met rows that are distinct under a unique index today and equal under the new type."},
     {"rejects_open", true, "Rows whose expression fails are still open."},
     {"misfits_open", true, "Live values that cannot be carried to the other side are still open."},
     {"one_way_rollback", true,
@@ -76,9 +79,7 @@ constexpr FindingInfo kFindings[] = {
 };
 
 bool is_covered(const Finding& finding, const std::vector<Acceptance>& accepted) {
-  const FindingInfo* info = find_finding(finding.id);
-  return info != nullptr && info->acceptable &&
-         std::ranges::find(accepted, finding.id, &Acceptance::id) != accepted.end();
+  return is_acceptable(finding) && std::ranges::find(accepted, finding.id, &Acceptance::id) != accepted.end();
 }
 
 }  // namespace
@@ -88,6 +89,11 @@ std::span<const FindingInfo> finding_table() { return kFindings; }
 const FindingInfo* find_finding(std::string_view id) {
   const auto* row = std::ranges::find(kFindings, id, &FindingInfo::id);
   return row == std::end(kFindings) ? nullptr : row;
+}
+
+bool is_acceptable(const Finding& finding) {
+  const FindingInfo* info = find_finding(finding.id);
+  return info != nullptr && info->acceptable && !finding.never_accepted;
 }
 
 std::string_view to_text(Severity severity) {

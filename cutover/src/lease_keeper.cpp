@@ -9,13 +9,15 @@ using std::chrono::milliseconds;
 
 LeaseKeeper::LeaseKeeper(Connect connect, const std::string& redis, const MigrationId& id,
                          const std::string& operator_name, const std::string& host, milliseconds patience,
-                         Contention contention, std::atomic<bool>& stop, std::function<void()> each_second)
+                         Contention contention, std::atomic<bool>& stop, std::function<void()> each_second,
+                         Held held)
     : connect_(std::move(connect)),
       session_(connect_("lease")),
       lease_(RunnerLease::acquire(session_, id, operator_name, host, patience, contention)),
       listener_(redis, id),
       stop_(stop),
-      each_second_(std::move(each_second)) {
+      each_second_(std::move(each_second)),
+      held_(std::move(held)) {
   session_.set_lock_timeout(milliseconds(2000));
   thread_ = std::thread([this] { loop(); });
 }
@@ -30,14 +32,15 @@ LeaseKeeper::~LeaseKeeper() {
 void LeaseKeeper::look() {
   try {
     lease_.renew(session_);
-    const auto row =
-        session_
-            .exec("SELECT stop_requested FROM crossfade.migration WHERE id = $1", {lease_.migration().text})
-            .one("migration");
+    const auto row = session_
+                         .exec("SELECT stop_requested, phase, epoch FROM crossfade.migration WHERE id = $1",
+                               {lease_.migration().text})
+                         .one("migration");
     if (bool_of(row[0])) {
       asked_to_end_ = true;
       stop_ = true;
     }
+    if (const auto phase = phase_from_text(text_of(row[1]))) held_(*phase, Epoch{int_of(row[2])});
   } catch (const Error& error) {
     if (error.code() == ErrorCode::connection_lost) {
       // Nobody else may have noticed yet: the same token on a new backend, unless it was taken over.

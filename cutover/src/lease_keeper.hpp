@@ -20,11 +20,15 @@ class LeaseKeeper {
  public:
   using Connect = std::function<SqlSession(const std::string& role)>;
 
+  // After a renewal, with the phase that the row is in: in the keeper's thread, so however long a statement
+  // of the runner takes.
+  using Held = std::function<void(Phase phase, Epoch epoch)>;
+
   // Acquires the lease (throws busy) and starts the thread. `stop` is set when the lease is lost or an end is
   // asked for.
   LeaseKeeper(Connect connect, const std::string& redis, const MigrationId& id,
               const std::string& operator_name, const std::string& host, std::chrono::milliseconds patience,
-              Contention contention, std::atomic<bool>& stop, std::function<void()> each_second);
+              Contention contention, std::atomic<bool>& stop, std::function<void()> each_second, Held held);
   ~LeaseKeeper();
 
   const Token& token() const { return lease_.token(); }
@@ -42,6 +46,7 @@ class LeaseKeeper {
   ControlListener listener_;
   std::atomic<bool>& stop_;
   std::function<void()> each_second_;  // called from the keeper's thread
+  Held held_;
   std::atomic<bool> ending_{false}, asked_to_end_{false};
   std::mutex mutex_;
   std::exception_ptr failure_;

@@ -176,9 +176,8 @@ std::string refusal_text(const std::vector<Finding>& refusals) {
 
 std::string refusal_hint(const std::vector<Finding>& refusals) {
   const auto& first = refusals.front();
-  const auto* info = find_finding(first.id);
   std::string hint = first.hint;
-  if (info != nullptr && info->acceptable) {
+  if (is_acceptable(first)) {
     hint += fmt::format("{}or accept it: the same command with --accept {} --reason \"why\"",
                         hint.empty() ? "" : "; ", first.id);
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "crossfade/core/catalog.hpp"
+#include "crossfade/shadow/profile.hpp"
 #include "crossfade/shadow/statements.hpp"
 #include "crossfade/shadow/transform.hpp"
 #include "crossfade/shadow/twins.hpp"
@@ -23,6 +24,13 @@ class Planner {
   std::vector<PlannedStatement> take() {
     add_start();
     work(Phase::dry_run, dry_run_statements(env_.session, at(Phase::dry_run), table_));
+    for (const auto& check : collision_checks(env_.session, at(Phase::dry_run), table_)) {
+      if (check.sql.empty()) continue;  // proved one-to-one
+      add(Phase::dry_run, "work",
+          {"rows that would collide under unique index " + check.index +
+               ": sorts the whole table once, and may take long",
+           check.sql, "ACCESS SHARE on " + table_.display(), Blocks::nothing, false});
+    }
     cross(Phase::backfill, "enter", at(Phase::dry_run), entered(Phase::backfill, Phase::dry_run));
     work(Phase::backfill, sweep_statements(at(Phase::backfill), table_));
     cross(Phase::backfill, "rollback", at(Phase::backfill), left(Phase::backfill));

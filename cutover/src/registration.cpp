@@ -242,10 +242,7 @@ PlanReport plan_report(SqlSession& session, const Registration& r,
   if (r.binding.column.backward) report.backward = r.binding.column.backward->text;
   report.one_way = r.binding.column.one_way;
   for (const auto& dependent : r.ledger.carried) report.carried.push_back(describe(dependent));
-  const bool may_go_on = std::ranges::all_of(report.refusals, [](const Finding& finding) {
-    const auto* info = find_finding(finding.id);
-    return info != nullptr && info->acceptable;
-  });
+  const bool may_go_on = std::ranges::all_of(report.refusals, is_acceptable);
   if (r.usable && may_go_on) {
     CursorCache cache("");
     const std::atomic<bool> stop{false};

@@ -51,9 +51,13 @@ Runner::Runner(Setup setup)
     : setup_(std::move(setup)),
       session_(setup_.connect("runner")),
       cache_(setup_.options->redis),
-      keeper_(setup_.connect, setup_.options->redis, setup_.id, setup_.options->operator_name,
-              setup_.options->host, setup_.patience, setup_.contention, stop_,
-              [this] { pass_on_interrupt(); }),
+      keeper_(
+          setup_.connect, setup_.options->redis, setup_.id, setup_.options->operator_name,
+          setup_.options->host, setup_.patience, setup_.contention, stop_, [this] { pass_on_interrupt(); },
+          [this](Phase phase, Epoch epoch) {
+            // An older epoch never takes a newer hint back, so this may come late.
+            if (!is_closed(phase)) cache_.put_phase(setup_.id, {phase, epoch, keeper_.token()});
+          }),
       env_{session_,
            cache_,
            setup_.connect,

@@ -46,18 +46,23 @@ void add_work(SqlSession& session, const MigrationRow& row, StatusReport& report
       "SELECT id, kind, state, rows_read, rows_written, extract(epoch FROM coalesce(ended_at, "
       "clock_timestamp()) - began_at)"
       " FROM crossfade.pass WHERE migration_id = $1 AND state <> 'void' AND (kind = $2 OR ($2 = 'compare' "
-      "AND kind = 'replay'))"
+      "AND kind = 'replay')"
+      " OR ($2 = 'backfill' AND kind = 'catch_up'))"
       " ORDER BY id DESC LIMIT 1",
       {row.id.text, kind});
   if (pass.empty()) return;
   const auto id = int_of(pass[0][0]);
   const auto found = text_of(pass[0][1]);
   const double seconds = double_of(pass[0][5]);
-  if (found == "backfill" || found == "replay") {
-    const auto totals = unit_totals(session, id);
+  report.pass = found;
+  if (found == "backfill" || found == "catch_up" || found == "replay") {
+    // A catch_up has no units: those of its backfill are shown, which are all done.
+    const auto backfill = found == "catch_up" ? newest_pass(session, row.id, "backfill") : std::nullopt;
+    const auto totals = unit_totals(session, backfill ? backfill->id : id);
+    report.set_aside = unit_totals(session, id).leftovers;
     report.units = {totals.total, totals.done};
     report.rows.done = totals.rows_read;
-    report.rows.written = totals.rows_written;
+    report.rows.written = totals.rows_written + (backfill ? int_of(pass[0][4]) : 0);
   } else {
     const auto read =
         session
@@ -74,6 +79,26 @@ void add_work(SqlSession& session, const MigrationRow& row, StatusReport& report
         static_cast<double>(std::max<std::int64_t>(report.rows.estimated - report.rows.done, 0)) /
         report.rate_rows_per_second;
     report.eta_seconds = {static_cast<std::int64_t>(left * 0.8), static_cast<std::int64_t>(left * 1.4) + 1};
+  }
+}
+
+// Whom PostgreSQL knows to hold a unit, with what each of them told Redis.
+void add_workers(SqlSession& session, CursorCache& cache, const MigrationRow& row, StatusReport& report) {
+  if (!row.lease_live) return;
+  const auto holders = session.exec(
+      "SELECT u.lease_pid, u.number FROM crossfade.unit u JOIN crossfade.pass p ON p.id = u.pass_id"
+      " WHERE p.migration_id = $1 AND p.state = 'running' AND NOT u.done AND u.lease_runner = $2"
+      " AND u.lease_until > clock_timestamp()"
+      " AND EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = u.lease_pid) ORDER BY u.number",
+      {row.id.text, row.token.text});
+  for (const auto& holder : holders.rows) {
+    StatusReport::Worker worker{
+        static_cast<int>(int_of(holder[0])), static_cast<int>(int_of(holder[1])), {}, {}};
+    if (const auto beat = cache.get_heartbeat(row.id, std::to_string(worker.pid), row.token)) {
+      worker.rate_rows_per_second = beat->rows_per_second;
+      worker.since = beat->since;
+    }
+    report.workers.push_back(std::move(worker));
   }
 }
 
@@ -207,6 +232,7 @@ StatusReport Migrator::status(const MigrationRef& ref) {
   CursorCache cache(impl_->options.redis);
   auto report = brief(session, m.row);
   add_work(session, m.row, report);
+  add_workers(session, cache, m.row, report);
   add_counts(session, m.row, report);
   try {
     add_readiness(session, cache, m, report);
@@ -250,7 +276,13 @@ std::vector<StatusReport> Migrator::list() {
 }
 
 std::string to_json(const StatusReport& r) {
-  nlohmann::ordered_json j;
+  nlohmann::ordered_json j, workers = nlohmann::ordered_json::array();
+  for (const auto& worker : r.workers) {
+    workers.push_back({{"pid", worker.pid},
+                       {"unit", worker.unit},
+                       {"rate_rows_per_second", nullable(worker.rate_rows_per_second)},
+                       {"since", nullable(worker.since)}});
+  }
   j["migration"] = r.migration;
   j["id"] = r.id;
   j["table"] = r.table;
@@ -296,6 +328,9 @@ std::string to_json(const StatusReport& r) {
   j["drop_from"] = nullable(r.drop_from);
   j["redis"] = r.redis;
   j["strategy"] = r.strategy;
+  j["pass"] = r.pass.empty() ? nlohmann::json() : nlohmann::json(r.pass);
+  j["set_aside"] = r.set_aside;
+  j["workers"] = workers;
   return j.dump();
 }
 

@@ -20,29 +20,47 @@
 
 namespace crossfade {
 
+// A slice of the backfill or of its catch_up. settled at its end.
+StepResult BackfillHandler::sweep(PhaseEnv& env, const Migration& m, const PassRow& pass,
+                                  std::chrono::milliseconds slice) {
+  const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
+  if (!sweep_ || sweep_->pass().id != pass.id) {
+    sweep_ =
+        std::make_unique<Sweep>(m, current_table(env.session, m), env.token, pass, env.connect, env.cache);
+  }
+  const auto state = sweep_->run(tuning, slice, env.stop);
+  const auto totals = unit_totals(env.session, pass.id);
+  const auto waiting = sweep_->waiting_for();
+  env.progress(totals.rows_read, -1,
+               (pass.kind == "catch_up" ? fmt::format("catch_up: {} rows left", totals.leftovers)
+                                        : fmt::format("units {}/{}", totals.done, totals.total)) +
+                   (waiting.empty() ? "" : " waiting: " + waiting));
+  if (state == SweepState::held) return {StepResult::Kind::held, {}, {}};
+  if (state != SweepState::at_bounds) return {StepResult::Kind::again, {}, {}};
+  return {StepResult::Kind::settled, {}, {}};
+}
+
 StepResult BackfillHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
   const auto table = current_table(env.session, m);
-  const auto newest = newest_pass(env.session, m.row.id, "backfill");
-  if (!newest || newest->state != "ended") {
-    const auto pass = open_sweep_pass(env.session, m, table, "backfill", m.row.capture_high);
-    // An empty table.
-    if (pass.state == "ended") return {StepResult::Kind::again, {}, {}};
-    const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
-    if (!sweep_ || sweep_->pass().id != pass.id) {
-      sweep_ = std::make_unique<Sweep>(m, table, env.token, pass, env.connect, env.cache);
+  // A sibling's unit may still be open although nothing was left to claim.
+  const StepResult not_over{StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
+  auto backfill = newest_pass(env.session, m.row.id, "backfill");
+  if (!backfill || backfill->state != "ended") {
+    backfill = open_sweep_pass(env.session, m, table, "backfill", m.row.capture_high);
+    // Ended: an empty table.
+    if (backfill->state != "ended") {
+      const auto swept = sweep(env, m, *backfill, slice);
+      if (swept.kind != StepResult::Kind::settled) return swept;
     }
-    const auto state = sweep_->run(tuning, slice, env.stop);
-    const auto totals = unit_totals(env.session, pass.id);
-    env.progress(totals.rows_read, -1,
-                 fmt::format("units {}/{}{}{}", totals.done, totals.total,
-                             sweep_->waiting_for().empty() ? "" : " waiting: ", sweep_->waiting_for()));
-    if (state == SweepState::held) return {StepResult::Kind::held, {}, {}};
-    if (state != SweepState::at_bounds) return {StepResult::Kind::again, {}, {}};
-    // A sibling's unit may still be open although nothing was left to claim.
-    if (!end_sweep_pass(env.session, pass.id))
-      return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
-    sweep_.reset();
   }
+  const auto catch_up = open_catch_up(env.session, m, backfill->id);
+  if (!catch_up) return not_over;
+  if (catch_up->state != "ended") {
+    const auto caught_up = sweep(env, m, *catch_up, slice);
+    if (caught_up.kind != StepResult::Kind::settled) return caught_up;
+    if (!end_sweep_pass(env.session, catch_up->id)) return not_over;
+  }
+  sweep_.reset();
   const auto resolution = resolve_rejects(env.session, m, table, env.token, [] {});
   stamp_last_write(env, m);
   auto blockers = unaccepted(reject_blockers(env, m), env.accepted);
@@ -63,6 +81,13 @@ std::vector<Blocker> BackfillHandler::exit_blockers(PhaseEnv& env, const Migrati
          fmt::format("units: {} of {} not at their bound{}", totals.total - totals.done, totals.total,
                      totals.leftovers > 0 ? fmt::format(", {} rows set aside", totals.leftovers) : ""),
          "", ""});
+  } else {
+    const auto catch_up = newest_pass(env.session, m.row.id, "catch_up");
+    if (!catch_up || catch_up->id < pass->id || catch_up->state != "ended") {
+      const auto left = catch_up ? unit_totals(env.session, catch_up->id).leftovers : 0;
+      blockers.push_back(
+          {ErrorCode::not_ready, fmt::format("catch_up: {} rows that the sweep set aside", left), "", ""});
+    }
   }
   for (auto& blocker : reject_blockers(env, m)) blockers.push_back(std::move(blocker));
   return blockers;

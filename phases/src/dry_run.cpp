@@ -33,6 +33,18 @@ std::vector<Blocker> expectation_blockers(const Migration& m, const ProfileRepor
   expect(blockers, m.spec.expect_errors, report.errors, report.rows, "failing", "dry_run_errors");
   if (m.spec.expect_lossy)
     expect(blockers, *m.spec.expect_lossy, report.lossy, report.rows, "lossy", "dry_run_lossy");
+  for (const auto& collisions : report.collisions) {
+    if (collisions.rows == 0) continue;
+    const auto& [one, other] = collisions.samples.front();
+    blockers.push_back(
+        {ErrorCode::expectation_missed,
+         fmt::format(
+             "the dry run found {} rows in {} groups that are distinct under unique index {} today and "
+             "equal as {}, for example keys {} and {}",
+             collisions.rows, collisions.groups, collisions.index, m.binding.column.new_type,
+             array_literal(one), array_literal(other)),
+         "dry_run_collisions", "correct the rows or the spec; the unique twin cannot be built over them"});
+  }
   return blockers;
 }
 
@@ -52,6 +64,8 @@ StepResult DryRunHandler::step(PhaseEnv& env, const Migration& m, std::chrono::m
     const bool ended = profiler.run(env.session, env.cache, pass, slice, env.stop,
                                     [&](std::int64_t rows) { env.progress(rows, -1, "reading"); });
     if (!ended) return {StepResult::Kind::again, {}, {}};
+    // Counting collisions may take long and changes nothing: it can be cancelled, and is done again.
+    const Interruptible interruptible(env.interruptible);
     report = profiler.report(env.session, pass.id);
   }
   auto blockers = unaccepted(expectation_blockers(m, *report), env.accepted);

@@ -15,21 +15,6 @@
 
 namespace crossfade {
 
-namespace {
-
-class Interruptible {
- public:
-  explicit Interruptible(std::atomic<bool>& flag) : flag_(flag) { flag_ = true; }
-  ~Interruptible() { flag_ = false; }
-  Interruptible(const Interruptible&) = delete;
-  Interruptible& operator=(const Interruptible&) = delete;
-
- private:
-  std::atomic<bool>& flag_;
-};
-
-}  // namespace
-
 StepResult PhaseHandler::refresh(PhaseEnv&, const Migration&, std::chrono::milliseconds) {
   return {StepResult::Kind::settled, {}, {}};
 }
@@ -255,7 +240,7 @@ std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& m, const
   auto result = with_short_lock(env, m, lock, [&](std::chrono::milliseconds wait) {
     const auto table = current_table(env.session, m);
     if (!settled) return settle_not_null(env.session, m, table, column, wait) && !unvalidated;
-    validate_constraint(env.session, table, *unvalidated, wait);
+    validate_constraint(env.session, m, table, *unvalidated, wait);
     return false;
   });
   if (result.kind == StepResult::Kind::settled) return std::nullopt;

@@ -23,6 +23,18 @@ class ShortLock {
   int attempt_ = 0;
 };
 
+// Around a statement that runs for long and may be cancelled when the operator interrupts.
+class Interruptible {
+ public:
+  explicit Interruptible(std::atomic<bool>& flag) : flag_(flag) { flag_ = true; }
+  ~Interruptible() { flag_ = false; }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+};
+
 class PlannedHandler : public PhaseHandler {
  public:
   StepResult step(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
@@ -50,6 +62,8 @@ class BackfillHandler : public PhaseHandler {
   Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
 
  private:
+  StepResult sweep(PhaseEnv& env, const Migration& migration, const PassRow& pass,
+                   std::chrono::milliseconds slice);
   std::unique_ptr<Sweep> sweep_;
 };
 

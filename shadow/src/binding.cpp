@@ -42,7 +42,9 @@ json expression_json(const Expression& e) {
           {"guard_high", e.guard_high},
           {"derived", e.derived},
           {"strict", e.strict},
-          {"one_to_one", e.one_to_one}};
+          {"one_to_one", e.one_to_one},
+          {"stable", e.stable},
+          {"pinned", e.pinned}};
 }
 
 Expression expression_from(const json& j) {
@@ -59,6 +61,8 @@ Expression expression_from(const json& j) {
   e.derived = j.at("derived");
   e.strict = j.at("strict");
   e.one_to_one = j.at("one_to_one");
+  e.stable = j.value("stable", false);
+  e.pinned = j.value("pinned", false);
   return e;
 }
 
@@ -80,8 +84,12 @@ std::string to_json(const Binding& binding) {
                  {"one_way", c.one_way}};
   json columns = json::array();
   for (const auto& k : binding.key.columns) {
-    columns.push_back(
-        {{"attnum", k.attnum}, {"name", k.name}, {"type", k.type_text}, {"collation", k.collation}});
+    columns.push_back({{"attnum", k.attnum},
+                       {"name", k.name},
+                       {"type", k.type_text},
+                       {"collation", k.collation},
+                       {"descending", k.descending},
+                       {"nulls_first", k.nulls_first}});
   }
   return json{{"column", column},
               {"key",
@@ -114,7 +122,8 @@ Binding binding_from_json(const std::string& text) {
   binding.key.index_name = key.at("index_name");
   binding.key.primary = key.at("primary");
   for (const auto& k : key.at("columns")) {
-    binding.key.columns.push_back({k.at("attnum"), k.at("name"), k.at("type"), k.at("collation")});
+    binding.key.columns.push_back({k.at("attnum"), k.at("name"), k.at("type"), k.at("collation"),
+                                   k.value("descending", false), k.value("nulls_first", false)});
   }
   return binding;
 }

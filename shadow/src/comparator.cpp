@@ -172,7 +172,7 @@ std::vector<DifferenceRow> Comparator::differences(SqlSession& session, std::int
       session.exec(fmt::format("SELECT d.key, d.old_hash, d.new_hash, coalesce(d.sqlstate, ''), d.at,"
                                " coalesce(d.repaired_at::text, '')"
                                " FROM crossfade.difference d WHERE d.pass_id = $1::bigint ORDER BY {}",
-                               key_value_sql(migration_.binding.key, "d.key")),
+                               key_array_order_sql(migration_.binding.key, "d.key")),
                    {std::to_string(pass)});
   std::vector<DifferenceRow> differences;
   for (const auto& row : found.rows) {

@@ -1,6 +1,15 @@
+// Two forms of a range. Where all columns of the index run the same way, a row-wise comparison is the range,
+// and one index condition. Where directions are mixed there is no such comparison: the range is a union of
+// boxes, in each of which some leading columns are equal to the bound and the next one lies beyond it. The
+// boxes are disjoint and together the whole range, because two keys differ first in exactly one column. Each
+// box is a condition that the index serves exactly; a leading bound beside them lets the planner read one
+// stretch of the index instead.
 #include "crossfade/shadow/key_sql.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 namespace crossfade {
 
@@ -24,15 +33,112 @@ std::string joined(const KeyFacts& key, Item item) {
 
 std::string array_of(const std::optional<Key>& key) { return key ? array_literal(*key) : std::string(); }
 
-}  // namespace
+// Number n of a key that is a text[], typed.
+std::string element(const KeyColumn& column, std::string_view array, std::size_t n) {
+  return collated(column, fmt::format("(({})[{}])::{}", array, n, column.type_text));
+}
 
-std::string key_tuple_sql(const KeyFacts& key, std::string_view alias) {
+bool is_mixed(const KeyFacts& key) {
+  return std::ranges::any_of(key.columns, [](const KeyColumn& c) { return c.descending; });
+}
+
+// What the server takes for granted is left out.
+std::string direction(const KeyColumn& column, bool reversed) {
+  const bool descending = column.descending != reversed;
+  const bool nulls_first = column.nulls_first != reversed;
+  std::string sql = descending ? " DESC" : "";
+  if (nulls_first != descending) sql += nulls_first ? " NULLS FIRST" : " NULLS LAST";
+  return sql;
+}
+
+std::string order(const KeyFacts& key, std::string_view alias, bool reversed) {
+  return joined(key, [&](const KeyColumn& c, std::size_t) {
+    return collated(c, reference(c, alias)) + direction(c, reversed);
+  });
+}
+
+std::string tuple(const KeyFacts& key, std::string_view alias) {
   return "(" +
          joined(key, [&](const KeyColumn& c, std::size_t) { return collated(c, reference(c, alias)); }) + ")";
 }
 
-std::string key_order_sql(const KeyFacts& key, std::string_view alias) {
-  return joined(key, [&](const KeyColumn& c, std::size_t) { return collated(c, reference(c, alias)); });
+std::string typed_tuple(const KeyFacts& key, std::string_view array) {
+  return "(" + joined(key, [&](const KeyColumn& c, std::size_t n) { return element(c, array, n); }) + ")";
+}
+
+enum class Side { after, before };
+
+std::string compare(const KeyColumn& column, std::string_view alias, const std::string& op,
+                    std::string_view array, std::size_t n) {
+  return fmt::format("{} {} {}", collated(column, reference(column, alias)), op, element(column, array, n));
+}
+
+std::string strictly(const KeyColumn& column, Side side) {
+  return (side == Side::after) != column.descending ? ">" : "<";
+}
+
+// The keys on one side of a bound, as conditions that exclude each other.
+std::vector<std::string> boxes(const KeyFacts& key, std::string_view alias, std::string_view bound,
+                               Side side) {
+  std::vector<std::string> list;
+  std::string equal;
+  for (std::size_t i = 0; i < key.columns.size(); ++i) {
+    const auto& column = key.columns[i];
+    list.push_back(equal + compare(column, alias, strictly(column, side), bound, i + 1));
+    equal += compare(column, alias, "=", bound, i + 1) + " AND ";
+  }
+  if (side == Side::before) list.push_back(equal.substr(0, equal.size() - 5));  // the bound itself
+  return list;
+}
+
+std::vector<std::string> range_boxes(const KeyFacts& key, std::string_view alias, std::string_view low,
+                                     std::string_view high) {
+  if (low.empty()) return boxes(key, alias, high, Side::before);
+  auto above = boxes(key, alias, low, Side::after);
+  if (high.empty()) return above;
+  std::vector<std::string> list;
+  for (const auto& above_low : above) {
+    for (const auto& below_high : boxes(key, alias, high, Side::before))
+      list.push_back(above_low + " AND " + below_high);
+  }
+  return list;
+}
+
+std::string mixed_range(const KeyFacts& key, std::string_view alias, std::string_view low,
+                        std::string_view high) {
+  const auto& first = key.columns.front();  // ascends
+  std::string sql;
+  if (!low.empty()) sql += compare(first, alias, ">=", low, 1) + " AND ";
+  if (!high.empty()) sql += compare(first, alias, "<=", high, 1) + " AND ";
+  std::string any;
+  for (const auto& box : range_boxes(key, alias, low, high)) any += (any.empty() ? "(" : " OR (") + box + ")";
+  return "(" + sql + "(" + any + "))";
+}
+
+// From each box its own first rows, which the index serves in order, and of those the n-th: a range that
+// begins in the middle of many rows with one leading value does not read that value's rows from the start.
+std::string mixed_nth_sql(const QualifiedName& table, const KeyFacts& key, const std::string& low,
+                          const std::string& high) {
+  const auto columns =
+      joined(key, [](const KeyColumn& c, std::size_t) { return "t." + quote_identifier(c.name); });
+  std::string sql;
+  for (const auto& box : range_boxes(key, "t", low, high)) {
+    sql += fmt::format("{}(SELECT {} FROM ONLY {} t WHERE {} ORDER BY {} LIMIT $3::bigint + 1)",
+                       sql.empty() ? "" : " UNION ALL ", columns, table.sql(), box, order(key, "t", false));
+  }
+  return fmt::format(
+      "SELECT {} FROM ({}) q WHERE ($1::text[] IS NULL OR true) AND ($2::text[] IS NULL OR true)"
+      " ORDER BY {} LIMIT 1 OFFSET $3::bigint",
+      key_text_sql(key, "q"), sql, order(key, "q", false));
+}
+
+}  // namespace
+
+std::string key_order_sql(const KeyFacts& key, std::string_view alias) { return order(key, alias, false); }
+
+std::string key_array_order_sql(const KeyFacts& key, std::string_view array) {
+  return joined(
+      key, [&](const KeyColumn& c, std::size_t n) { return element(c, array, n) + direction(c, false); });
 }
 
 std::string key_text_sql(const KeyFacts& key, std::string_view alias) {
@@ -40,38 +146,31 @@ std::string key_text_sql(const KeyFacts& key, std::string_view alias) {
          joined(key, [&](const KeyColumn& c, std::size_t) { return reference(c, alias) + "::text"; }) + "]";
 }
 
-std::string key_value_sql(const KeyFacts& key, std::string_view array) {
-  return "(" +
-         joined(key,
-                [&](const KeyColumn& c, std::size_t n) {
-                  return collated(c, fmt::format("(({})[{}])::{}", array, n, c.type_text));
-                }) +
-         ")";
-}
-
 std::string key_range_sql(const KeyFacts& key, std::string_view alias, std::string_view low,
                           std::string_view high) {
+  if (low.empty() && high.empty()) return "true";
+  if (is_mixed(key)) return mixed_range(key, alias, low, high);
   std::string sql;
-  if (!low.empty()) sql = key_tuple_sql(key, alias) + " > " + key_value_sql(key, low);
+  if (!low.empty()) sql = tuple(key, alias) + " > " + typed_tuple(key, low);
   if (!high.empty()) {
-    sql += (sql.empty() ? "" : " AND ") + key_tuple_sql(key, alias) + " <= " + key_value_sql(key, high);
+    sql += (sql.empty() ? "" : " AND ") + tuple(key, alias) + " <= " + typed_tuple(key, high);
   }
-  return sql.empty() ? "true" : sql;
+  return sql;
 }
 
 std::string key_equals_sql(const KeyFacts& key, std::string_view alias, std::string_view array) {
-  return key_tuple_sql(key, alias) + " = " + key_value_sql(key, array);
+  return tuple(key, alias) + " = " + typed_tuple(key, array);
 }
 
 std::string nth_key_sql(const QualifiedName& table, const KeyFacts& key, const KeyRange& range) {
+  const std::string low = range.low ? "$1::text[]" : "", high = range.high ? "$2::text[]" : "";
+  if (is_mixed(key) && (range.low || range.high)) return mixed_nth_sql(table, key, low, high);
   // One text per combination of open bounds, each prepared once; $3 counts rows, so the read is proportional
   // to it.
   return fmt::format(
       "SELECT {} FROM ONLY {} t WHERE {} AND ($1::text[] IS NULL OR true) AND ($2::text[] IS NULL OR true)"
       " ORDER BY {} LIMIT 1 OFFSET $3::bigint",
-      key_text_sql(key, "t"), table.sql(),
-      key_range_sql(key, "t", range.low ? "$1::text[]" : "", range.high ? "$2::text[]" : ""),
-      key_order_sql(key, "t"));
+      key_text_sql(key, "t"), table.sql(), key_range_sql(key, "t", low, high), key_order_sql(key, "t"));
 }
 
 std::optional<Key> nth_key(SqlSession& session, const QualifiedName& table, const KeyFacts& key,
@@ -84,10 +183,8 @@ std::optional<Key> nth_key(SqlSession& session, const QualifiedName& table, cons
 }
 
 std::string greatest_key_sql(const QualifiedName& table, const KeyFacts& key) {
-  std::string descending =
-      joined(key, [&](const KeyColumn& c, std::size_t) { return collated(c, reference(c, "t")) + " DESC"; });
   return fmt::format("SELECT {} FROM ONLY {} t ORDER BY {} LIMIT 1", key_text_sql(key, "t"), table.sql(),
-                     descending);
+                     order(key, "t", true));
 }
 
 std::optional<Key> greatest_key(SqlSession& session, const QualifiedName& table, const KeyFacts& key) {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "collisions.hpp"
 #include "crossfade/core/error.hpp"
 #include "profile_sql.hpp"
 #include "range_walk.hpp"
@@ -24,6 +25,30 @@ json errors_json(const ProfileReport& report) {
   return errors;
 }
 
+json collisions_json(const ProfileReport& report) {
+  json list = json::array();
+  for (const auto& c : report.collisions) {
+    json samples = json::array();
+    for (const auto& [one, other] : c.samples) samples.push_back({one.parts, other.parts});
+    list.push_back({{"index", c.index},
+                    {"proved", c.proved},
+                    {"groups", c.groups},
+                    {"rows", c.rows},
+                    {"samples", samples}});
+  }
+  return list;
+}
+
+std::vector<IndexCollisions> collisions_of(const json& list) {
+  std::vector<IndexCollisions> collisions;
+  for (const auto& j : list) {
+    IndexCollisions c{j.at("index"), j.at("proved"), j.at("groups"), j.at("rows"), {}};
+    for (const auto& pair : j.at("samples")) c.samples.emplace_back(Key{pair.at(0)}, Key{pair.at(1)});
+    collisions.push_back(std::move(c));
+  }
+  return collisions;
+}
+
 json report_json(const ProfileReport& r) {
   return {{"rows", r.rows},
           {"changed", r.changed},
@@ -34,6 +59,7 @@ json report_json(const ProfileReport& r) {
           {"respelled", r.respelled},
           {"rounded", r.rounded},
           {"errors_by_sqlstate", errors_json(r)},
+          {"collisions", collisions_json(r)},
           {"row_bytes", r.row_bytes},
           {"seconds", r.seconds},
           {"rows_per_second", r.rows_per_second},
@@ -60,6 +86,7 @@ ProfileReport report_of(const json& j) {
     known.message = samples.at("message");
     for (const auto& key : samples.at("keys")) known.keys.push_back(Key{key});
   }
+  r.collisions = collisions_of(j.value("collisions", json::array()));
   r.row_bytes = j.at("row_bytes");
   r.seconds = j.at("seconds");
   r.rows_per_second = j.at("rows_per_second");
@@ -148,6 +175,12 @@ Equality equality_of(SqlSession& session, const std::string& type) {
 
 }  // namespace
 
+std::int64_t colliding_rows(const ProfileReport& report) {
+  std::int64_t rows = 0;
+  for (const auto& collisions : report.collisions) rows += collisions.rows;
+  return rows;
+}
+
 std::string to_json(const ProfileReport& report) { return report_json(report).dump(); }
 
 ProfileReport profile_from_json(const std::string& text) { return report_of(json::parse(text)); }
@@ -214,6 +247,7 @@ ProfileReport Profiler::report(SqlSession& session, std::int64_t pass) {
   const auto sizes =
       session.exec(kTableSizes, {std::to_string(migration_.row.table_oid.value)}).one("the sizes");
   forecast(report, int_of(sizes[0]), int_of(sizes[1]));
+  report.collisions = count_collisions(session, migration_, table_);
   session.exec("UPDATE crossfade.pass SET result = $2::jsonb WHERE id = $1::bigint",
                {id[0], to_json(report)});
   return report;

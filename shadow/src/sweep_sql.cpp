@@ -144,16 +144,28 @@ std::string chunk_sql(const Migration& m, const QualifiedName& table, ChunkWay w
   return sql + fmt::format(kTail, fmt::arg("parked", parked), fmt::arg("rejected", rejected));
 }
 
+// Why a takeover need not wait for the leases of the runner before it. A lease only keeps two workers of one
+// runner apart; what keeps an old runner's worker from writing is the fence. Its chunk either holds the unit
+// row when we look (SKIP LOCKED passes over it until the chunk is over, and the next claim reads the
+// watermark that it committed), or finds another lease token when it locks the row, and then writes neither
+// rows nor watermark, even if its snapshot is from before the takeover. So a unit whose lease was taken under
+// another token is free at once. The token is read as the claim begins: a claim of an old runner that began
+// just before the takeover may still take a unit away from us. Our next chunk there finds another lease
+// token, writes nothing, and we claim the unit again.
 std::string claim_unit_sql() {
   // Started units first, so that leases are few and bounds are reached; the rest in an order that spreads
   // writes.
-  return "WITH free AS (SELECT u.pass_id, u.number FROM crossfade.unit u WHERE u.pass_id = $1::bigint AND "
-         "NOT u.done"
+  return "WITH runner AS MATERIALIZED (SELECT m.token FROM crossfade.migration m WHERE m.id = $2::uuid"
+         " AND m.token = $3::uuid),"
+         " free AS (SELECT u.pass_id, u.number FROM crossfade.unit u WHERE u.pass_id = $1::bigint AND "
+         "NOT u.done AND EXISTS (SELECT FROM runner)"
          " AND (u.lease_until IS NULL OR u.lease_until < clock_timestamp()"
+         "  OR u.lease_runner IS DISTINCT FROM $3::uuid"
          "  OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = u.lease_pid"
          "                 AND coalesce(a.backend_start, u.lease_backend_start) = u.lease_backend_start))"
          " ORDER BY u.watermark IS NULL, hashint4(u.number) LIMIT 1 FOR UPDATE SKIP LOCKED)"
-         " UPDATE crossfade.unit u SET lease_token = gen_random_uuid(), lease_pid = pg_backend_pid(),"
+         " UPDATE crossfade.unit u SET lease_token = gen_random_uuid(), lease_runner = $3::uuid,"
+         " lease_pid = pg_backend_pid(),"
          " lease_backend_start = (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = "
          "pg_backend_pid()),"
          " lease_until = clock_timestamp() + interval '15 s' FROM free f"
@@ -174,6 +186,10 @@ std::string write_row_sql(const Migration& m, const QualifiedName& table, RowOf 
         ", counted AS (UPDATE crossfade.unit u SET rows_written = u.rows_written + (SELECT count(*) FROM "
         "written)"
         " WHERE u.pass_id = $6::bigint AND u.number = $7::integer AND {0}),"
+        // A catch_up has no units: it counts in its own row.
+        " looked_at AS (UPDATE crossfade.pass p SET rows_read = p.rows_read + 1, rows_written = "
+        "p.rows_written + "
+        "(SELECT count(*) FROM written) WHERE p.id = $6::bigint AND p.kind = 'catch_up' AND {0}),"
         " taken AS (DELETE FROM crossfade.leftover l WHERE l.pass_id = $6::bigint AND l.key = $5::text[] AND "
         "{0})",
         fenced);

@@ -1,7 +1,9 @@
 #include "sweep_worker.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <ctime>
 #include <thread>
 
 #include "crossfade/core/error.hpp"
@@ -18,6 +20,7 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr int kMostReconnects = 5;
+constexpr std::chrono::seconds kBeat{1};
 
 SqlValue nullable(const std::optional<Key>& key) { return key ? SqlValue(array_literal(*key)) : SqlValue(); }
 
@@ -40,7 +43,8 @@ void SweepWorker::open_session() {
 }
 
 bool SweepWorker::claim() {
-  const auto claimed = session_->exec_prepared(claim_unit_sql(), {std::to_string(sweep_.pass_.id)});
+  const auto claimed = session_->exec_prepared(
+      claim_unit_sql(), {std::to_string(sweep_.pass_.id), sweep_.migration_.row.id.text, sweep_.token_.text});
   if (claimed.empty()) return false;
   const auto& row = claimed[0];
   Unit unit;
@@ -49,6 +53,7 @@ bool SweepWorker::claim() {
   unit.high = parse_key(text_of(row[2]));
   if (row[3]) unit.watermark = parse_key(*row[3]);
   unit.lease = text_of(row[4]);
+  unit.since = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   unit_ = std::move(unit);
   return true;
 }
@@ -94,6 +99,7 @@ SweepWorker::Step SweepWorker::chunk(ChunkWay way, const Key& upper, bool reache
   unit_->watermark = upper;
   sweep_.rows_seen_ += seen;
   rows_of_chunk_ = seen;
+  rows_since_beat_ += seen;
   sweep_.rows_written_ += written;
   transient_in_a_row_ = reconnects_ = 0;
   if (way == ChunkWay::plain) size_.succeeded(seen, took, std::min(chunk_target_, life_ / 2));
@@ -267,6 +273,20 @@ SweepWorker::Step SweepWorker::drain_leftovers() {
   return step;
 }
 
+// For observers only: what they see of it counts for nothing.
+void SweepWorker::beat() {
+  const auto now = Clock::now();
+  if (!unit_ || now - last_beat_ < kBeat) return;
+  const auto seconds = std::chrono::duration<double>(now - last_beat_).count();
+  const bool first = last_beat_ == Clock::time_point{};
+  const double rate = first ? 0 : static_cast<double>(rows_since_beat_) / seconds;
+  rows_since_beat_ = 0;
+  last_beat_ = now;
+  const std::scoped_lock lock(sweep_.cache_mutex_);
+  sweep_.cache_.put_heartbeat(sweep_.migration_.row.id, std::to_string(session_->backend_pid()),
+                              sweep_.token_, {rate, unit_->number, unit_->since});
+}
+
 void SweepWorker::wait(milliseconds time, Clock::time_point deadline) {
   const auto until = std::min(Clock::now() + time, deadline);
   while (Clock::now() < until && !stop_->load() && !halt_->load()) {
@@ -284,18 +304,21 @@ SweepState SweepWorker::run(const Tuning& tuning, Clock::time_point deadline, co
     try {
       // A debt of the slice before is paid first; a raised limit forgives it within one slice.
       if (sweep_.pace_.limit() > 0 && Clock::now() < not_before_) {
+        beat();
         wait(std::chrono::ceil<milliseconds>(not_before_ - Clock::now()), deadline);
         continue;
       }
       if (!session_) open_session();
       if (!unit_ && !claim()) {
-        const auto step = drain_leftovers();
+        // What a backfill set aside is left to the catch_up that follows it.
+        const auto step = sweep_.pass_.kind == "backfill" ? Step::nothing_left : drain_leftovers();
         if (step == Step::held) return SweepState::held;
         // A sibling may hold the last units; it will finish them or its lease ends.
         if (step == Step::nothing_left) return SweepState::at_bounds;
         if (step == Step::try_again) wait(milliseconds(100), deadline);
         continue;
       }
+      beat();
       rows_of_chunk_ = 0;
       const auto step = this->step();
       if (step == Step::held) return SweepState::held;

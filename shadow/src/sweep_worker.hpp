@@ -26,7 +26,7 @@ class SweepWorker {
     int number = 0;
     std::optional<Key> low, watermark;
     Key high;
-    std::string lease;
+    std::string lease, since;
   };
   enum class Step { advanced, unit_done, unit_lost, held, nothing_left, try_again };
 
@@ -42,6 +42,7 @@ class SweepWorker {
   void check_suppressed(std::int64_t needed, std::int64_t written, const std::optional<Key>& low,
                         const Key& upper);
   SqlParams chunk_params(const Key& upper, bool reaches_bound) const;
+  void beat();
   void wait(std::chrono::milliseconds time, std::chrono::steady_clock::time_point deadline);
   const std::string& text(ChunkWay way, bool low_is_open);
 
@@ -57,6 +58,9 @@ class SweepWorker {
   bool careful_next_ = false;
   int transient_in_a_row_ = 0;
   int reconnects_ = 0;
+  // Of the heartbeat: rows since the last one.
+  std::int64_t rows_since_beat_ = 0;
+  std::chrono::steady_clock::time_point last_beat_{};
   // When everything booked so far is paid for; outlives the slice.
   std::chrono::steady_clock::time_point not_before_{};
   const std::atomic<bool>* stop_ = nullptr;

@@ -7,115 +7,28 @@
 
 #include "cast_facts.hpp"
 #include "crossfade/core/error.hpp"
+#include "expression_judge.hpp"
 
 namespace crossfade {
 
 namespace {
 
-enum class Direction { forward, backward };
+// Settings that a result may follow. As our own sessions have them, on whatever session the function is
+// called; what those do not pin is taken as it is when the migration starts.
+constexpr auto kPinned = std::to_array<std::string_view>(
+    {"\"TimeZone\"", "timezone_abbreviations", "\"DateStyle\"", "\"IntervalStyle\"", "extra_float_digits",
+     "bytea_output", "array_nulls", "xmloption", "xmlbinary", "quote_all_identifiers", "lc_monetary",
+     "lc_numeric", "lc_time", "default_text_search_config"});
 
-std::string_view word(Direction direction) {
-  return direction == Direction::forward ? "forward" : "backward";
+std::string pinned_sql(const Expression& expression) {
+  if (!expression.pinned) return {};
+  std::string sql = " SET search_path = pg_catalog, pg_temp";
+  for (const auto setting : kPinned) sql += fmt::format(" SET {} FROM CURRENT", setting);
+  return sql;
 }
 
-struct Judged {
-  std::vector<ExpressionInput> inputs;
-  bool accepted = false;
-};
-
-// The finding for an SQLSTATE that ADD COLUMN … GENERATED ALWAYS AS answered with.
-std::string finding_for(const std::string& sqlstate) {
-  if (sqlstate == "42P17") return "expression_not_immutable";
-  if (sqlstate == "0A000" || sqlstate == "42803" || sqlstate == "42P20") return "expression_other_relation";
-  return "expression_type";
-}
-
-std::string advice_for(const std::string& id) {
-  if (id == "expression_not_immutable") {
-    return "use only immutable functions and operators; now(), random() and time zone dependent casts are "
-           "not";
-  }
-  if (id == "expression_other_relation") return "an expression may read only columns of the row it converts";
-  return "check the expression with SELECT on the table; names outside pg_catalog need their schema";
-}
-
-// PostgreSQL itself is the judge: a stored generated column on an empty copy of the table refuses what is not
-// immutable, sub-selects, aggregates, window and set-returning functions. Everything is undone.
-Judged judge(SqlSession& session, const TableFacts& table, const ColumnSpec& column, Direction direction,
-             const TypeFacts& new_type, const std::string& expression, const TypeFacts& target,
-             std::vector<Finding>& findings) {
-  Judged judged;
-  const auto refuse = [&](std::string id, const std::string& why) {
-    findings.push_back(
-        {Severity::refuse, id, fmt::format("{} of column {}", word(direction), column.name),
-         fmt::format("the {} expression of column {} is refused: {}", word(direction), column.name, why),
-         advice_for(id)});
-  };
-  Savepoint savepoint(session);
-  try {
-    session.exec(fmt::format("CREATE TEMP TABLE cf_probe (LIKE {})", table.name.sql()));
-    const auto name = quote_identifier(column.name);
-    if (direction == Direction::backward) {
-      session.exec(fmt::format("ALTER TABLE pg_temp.cf_probe DROP COLUMN {0}, ADD COLUMN {0} {1}", name,
-                               new_type.text));
-    }
-    session.exec(fmt::format(
-        "ALTER TABLE pg_temp.cf_probe ADD COLUMN cf_value_of_probe {} GENERATED ALWAYS AS ({}) STORED",
-        target.text, expression));
-    // A generated column does not look at the coercion to its own type (timestamptz to timestamp passes,
-    // tried on 15); the predicate of an index does.
-    session.exec(fmt::format("CREATE INDEX ON pg_temp.cf_probe ((true)) WHERE {} IS NOT NULL",
-                             coerced_sql(session, expression, target)));
-    const auto inputs = session.exec(R"sql(
-SELECT DISTINCT d.refobjsubid, a.attname, format_type(a.atttypid, a.atttypmod)
-FROM pg_attribute v
-JOIN pg_attrdef ad ON ad.adrelid = v.attrelid AND ad.adnum = v.attnum
-JOIN pg_depend d ON (d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid)
-                 OR (d.classid = 'pg_class'::regclass AND d.objid = v.attrelid AND d.objsubid = v.attnum)
-LEFT JOIN pg_attribute a ON a.attrelid = v.attrelid AND a.attnum = d.refobjsubid
-WHERE v.attrelid = 'pg_temp.cf_probe'::regclass AND v.attname = 'cf_value_of_probe'
-  AND d.refclassid = 'pg_class'::regclass AND d.refobjid = v.attrelid AND d.refobjsubid <> v.attnum
-ORDER BY d.refobjsubid)sql");
-    for (const auto& row : inputs.rows) {
-      const auto attnum = int_of(row[0]);
-      const auto input = row[1].value_or("");
-      if (attnum <= 0) {
-        refuse("expression_other_relation", "it reads the whole row or a system column");
-        return judged;
-      }
-      const auto* facts = table.column(input);
-      if (facts != nullptr && !facts->generated.empty() && input != column.name) {
-        refuse("generated_input", "it reads the generated column " + input);
-        return judged;
-      }
-      const bool written = (direction == Direction::forward ? column.forward : column.backward).has_value();
-      if (written && facts != nullptr && !facts->default_collation) {
-        // A function's parameter has the type's own collation: the expression would mean something else in
-        // it.
-        findings.push_back(
-            {Severity::refuse, "not_supported_yet", table.name.display() + "." + input,
-             fmt::format("the {} expression of column {} reads column {}, which has a collation of its own",
-                         word(direction), column.name, input),
-             "read columns of the default collation only"});
-        return judged;
-      }
-      const bool migrated = input == column.name;
-      judged.inputs.push_back(
-          {input, text_of(row[2]), migrated,
-           migrated && direction == Direction::backward ? 0 : (facts != nullptr ? facts->attnum : 0)});
-    }
-    judged.accepted = true;
-  } catch (const Error& error) {
-    if (error.sqlstate().empty() || error.is_transient() || error.code() == ErrorCode::connection_lost) throw;
-    savepoint.rollback();
-    if (error.sqlstate() == "42501") {
-      findings.push_back({Severity::refuse, "missing_privilege", table.name.display(), error.message(),
-                          "GRANT TEMPORARY ON DATABASE … and USAGE, EXECUTE on what the expression uses"});
-    } else {
-      refuse(finding_for(error.sqlstate()), error.message());
-    }
-  }
-  return judged;
+std::string_view volatility(const Expression& expression) {
+  return expression.stable ? "STABLE" : "IMMUTABLE";
 }
 
 std::string parameter_list(const std::vector<ExpressionInput>& inputs) {
@@ -144,18 +57,18 @@ std::string try_function_sql(const Expression& expression, const TypeFacts& targ
       " OR internal_error THEN RAISE;\n"
       "  WHEN OTHERS THEN RETURN pg_catalog.concat(SQLSTATE, ' ', SQLERRM);\nEND",
       target.base_text, quote_identifier(expression.function), argument_numbers(expression.inputs));
-  return fmt::format("CREATE FUNCTION crossfade.{}({}) RETURNS text LANGUAGE plpgsql IMMUTABLE AS {}",
+  return fmt::format("CREATE FUNCTION crossfade.{}({}) RETURNS text LANGUAGE plpgsql {} AS {}",
                      quote_identifier(expression.try_function), parameter_list(expression.inputs),
-                     quote_literal(body));
+                     volatility(expression), quote_literal(body));
 }
 
 // Creates the function of a judged expression and fills in what PostgreSQL made of its text.
 void create_functions(SqlSession& session, const TypeFacts& target, const std::string& expression,
                       Expression& bound) {
-  session.exec(fmt::format("CREATE FUNCTION crossfade.{}({}) RETURNS {} LANGUAGE sql IMMUTABLE RETURN {}",
+  session.exec(fmt::format("CREATE FUNCTION crossfade.{}({}) RETURNS {} LANGUAGE sql {}{} RETURN {}",
                            quote_identifier(bound.function), parameter_list(bound.inputs),
-                           target.is_domain ? target.text : target.base_text,
-                           coerced_sql(session, expression, target)));
+                           target.is_domain ? target.text : target.base_text, volatility(bound),
+                           pinned_sql(bound), coerced_sql(session, expression, target)));
   bound.text = text_of(session
                            .exec("SELECT substr(pg_get_function_sqlbody(p.oid), length('RETURN ') + 1) FROM "
                                  "pg_proc p WHERE p.proname = $1"
@@ -166,6 +79,16 @@ void create_functions(SqlSession& session, const TypeFacts& target, const std::s
   session.exec(
       fmt::format("GRANT EXECUTE ON FUNCTION crossfade.{} TO PUBLIC", quote_identifier(bound.function)));
   if (bound.totality != Totality::total) session.exec(try_function_sql(bound, target));
+}
+
+std::string drop_function_sql(const Expression& expression) {
+  std::string sql, types;
+  for (const auto& input : expression.inputs) types += (types.empty() ? "" : ", ") + input.type;
+  for (const auto& function : {expression.try_function, expression.function}) {
+    if (function.empty()) continue;
+    sql += fmt::format("DROP FUNCTION IF EXISTS crossfade.{}({});\n", quote_identifier(function), types);
+  }
+  return sql;
 }
 
 struct Wanted {
@@ -179,11 +102,13 @@ std::optional<Expression> bind_direction(SqlSession& session, const TableFacts& 
                                          const GeneratedNames& names, std::vector<Finding>& findings) {
   const auto& from = direction == Direction::forward ? old_type : new_type;
   const auto& to = direction == Direction::forward ? new_type : old_type;
-  const auto judged = judge(session, table, column, direction, new_type, wanted.expression, to, findings);
+  const auto judged = judge(session, {table, column, direction, new_type, to, wanted.expression}, findings);
   if (!judged.accepted) return std::nullopt;
   Expression bound;
   bound.inputs = judged.inputs;
   bound.derived = wanted.derived;
+  bound.stable = judged.stable;
+  bound.pinned = judged.follows_settings;
   bound.function = names.function(word(direction));
   if (wanted.derived) {
     if (const auto proof = cast_proof(from, to)) {
@@ -248,31 +173,27 @@ ColumnBinding bind_column(SqlSession& session, const TableFacts& table, const Co
   }
   const auto back = cast_kind(session, new_type, old_type);
   if (back == CastKind::assignment || (back == CastKind::input_output && forward.derived)) {
-    // A cast back that is not immutable is no way back; the migration is one-way then, and says so.
-    std::vector<Finding> unused;
+    // A cast back that is not immutable is no way back, unless forward is no better and one acceptance says
+    // so of both; the migration is one-way then, and says so.
+    std::vector<Finding> said;
     const Wanted backward{fmt::format("CAST({} AS {})", name, old_type.base_text), true};
     bound.backward = bind_direction(session, table, column, Direction::backward, backward, old_type, new_type,
-                                    names, unused);
+                                    names, said);
+    if (bound.backward && bound.backward->stable) {
+      if (bound.forward.stable) {
+        findings.insert(findings.end(), said.begin(), said.end());
+      } else {
+        session.script(drop_function_sql(*bound.backward));
+        bound.backward.reset();
+      }
+    }
   }
   bound.one_way = !forward.derived || !bound.backward;
   return bound;
 }
 
 std::string drop_functions_sql(const ColumnBinding& column) {
-  std::string sql;
-  const auto drop = [&](const std::string& function, const std::vector<ExpressionInput>& inputs) {
-    if (function.empty()) return;
-    std::string types;
-    for (const auto& input : inputs) types += (types.empty() ? "" : ", ") + input.type;
-    sql += fmt::format("DROP FUNCTION IF EXISTS crossfade.{}({});\n", quote_identifier(function), types);
-  };
-  drop(column.forward.try_function, column.forward.inputs);
-  drop(column.forward.function, column.forward.inputs);
-  if (column.backward) {
-    drop(column.backward->try_function, column.backward->inputs);
-    drop(column.backward->function, column.backward->inputs);
-  }
-  return sql;
+  return drop_function_sql(column.forward) + (column.backward ? drop_function_sql(*column.backward) : "");
 }
 
 std::string input_column(const ExpressionInput& input, const PhysicalNames& names, bool forward) {

@@ -8,6 +8,7 @@
 //   EXCLUSIVE on the table for its whole life through a lock of its session: whoever is granted that lock
 //   knows the builder dead, and no other can begin while it is held.
 // - after it: a valid index, which is the end.
+// - a second builder, after a takeover: waits while the first one lives, or finds the name taken.
 //
 // Building waits for every transaction that is older than its steps, so lock_timeout is off for it: a waiting
 // SHARE UPDATE EXCLUSIVE queues no reader and no writer. Everything that needs more than that has a deadline.
@@ -19,6 +20,7 @@
 
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/failpoint.hpp"
+#include "fenced_ddl.hpp"
 #include "not_null.hpp"
 
 namespace crossfade {
@@ -27,14 +29,10 @@ namespace {
 
 std::string oid_text(const Migration& m) { return std::to_string(m.row.table_oid.value); }
 
-// The clause goes into the transaction, so that the session's own setting stays as it is.
-std::string deadline(std::chrono::milliseconds lock_timeout) {
-  return fmt::format("SET LOCAL lock_timeout = {};\n", lock_timeout.count());
-}
-
-void run_under_lock(SqlSession& session, std::chrono::milliseconds lock_timeout,
-                    const std::string& statements) {
-  session.script("BEGIN;\n" + deadline(lock_timeout) + statements + "COMMIT;");
+// Takes no time once the lock is granted.
+void run_under_lock(SqlSession& session, const Migration& m, const QualifiedName& table,
+                    std::chrono::milliseconds lock_timeout, const std::string& statements) {
+  run_fenced(session, m, table, "ACCESS EXCLUSIVE", TokenFence::held, lock_timeout, statements);
 }
 
 enum class TwinState { absent, broken, valid };
@@ -157,19 +155,47 @@ void drop_leftover(SqlSession& session, const Migration& m, const QualifiedName&
   Transaction transaction(session);
   session.exec(fmt::format("SET LOCAL lock_timeout = {}", lock_timeout.count()));
   session.exec(lock_against_builders_sql(table));
+  session.exec(token_fence_sql(m, TokenFence::held));
   if (state_of(session, m, build) != TwinState::broken) return;
   session.commit_with(drop_twin_sql(table, build));
 }
 
-void build_one(SqlSession& session, const QualifiedName& table, const Build& build,
+// Somebody builds it now, or waits for the table to begin: a runner that was superseded, or whose client is
+// gone.
+bool is_being_built(SqlSession& session, const Build& build) {
+  return bool_of(session
+                     .exec("SELECT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid <> pg_backend_pid()"
+                           " AND a.datname = current_database() AND a.state = 'active'"
+                           " AND a.query LIKE 'CREATE % CONCURRENTLY %' AND position($1 IN a.query) > 0)",
+                           {quote_identifier(build.name)})
+                     .one("builder")[0]);
+}
+
+// CREATE INDEX CONCURRENTLY can carry no token. Whoever sends it has said so under the token just before, in
+// a transaction that no takeover can overlap; what it may still do after a takeover is to build a twin that
+// the newcomer builds too. One of the two finds the name taken, and looks again.
+void build_one(SqlSession& session, const Migration& m, const QualifiedName& table, const Build& build,
                std::chrono::milliseconds lock_timeout) {
   const auto sql = create_sql(session, table, build, true);
   if (build.entry->kind == DependentKind::statistics)
-    return run_under_lock(session, lock_timeout, sql + ";\n");
+    return run_fenced(session, m, table, "SHARE UPDATE EXCLUSIVE", TokenFence::held, lock_timeout,
+                      sql + ";\n");
+  {
+    Transaction intent(session);
+    session.exec(token_fence_sql(m, TokenFence::held));
+    session.exec(
+        "UPDATE crossfade.dependent SET builder = $2 WHERE migration_id = $1 AND kind = $3 AND name = $4",
+        {m.row.id.text, m.row.token.text, std::string(to_text(build.entry->kind)), build.entry->name});
+    intent.commit();
+  }
   session.set_lock_timeout(std::chrono::milliseconds(0));
   session.set_statement_timeout(std::chrono::milliseconds(0));
   failpoint::hit("twin.intent");
-  session.exec(sql);
+  try {
+    session.exec(sql);
+  } catch (const Error& error) {
+    if (error.sqlstate() != "42P07") throw;
+  }
   failpoint::hit("twin.built");
 }
 
@@ -187,9 +213,11 @@ CheckState check_state(SqlSession& session, const Migration& m, const std::strin
   return bool_of(found[0][0]) ? CheckState::valid : CheckState::not_valid;
 }
 
-void validate(SqlSession& session, const QualifiedName& table, const std::string& check,
+// Reads the whole table; blocks neither readers nor writers. Done late it does no harm.
+void validate(SqlSession& session, const Migration& m, const QualifiedName& table, const std::string& check,
               std::chrono::milliseconds lock_timeout) {
-  run_under_lock(session, lock_timeout, validate_check_sql(table, check));
+  run_fenced(session, m, table, "SHARE UPDATE EXCLUSIVE", TokenFence::read, lock_timeout,
+             validate_check_sql(table, check));
 }
 
 }  // namespace
@@ -198,10 +226,18 @@ TwinBuilder::TwinBuilder(const Migration& migration, QualifiedName table, Ledger
     : migration_(migration), table_(std::move(table)), ledger_(std::move(ledger)) {}
 
 bool TwinBuilder::step(SqlSession& session, std::chrono::milliseconds lock_timeout) {
+  try {
+    return one_step(session, lock_timeout);
+  } catch (const Error& error) {
+    throw translated(error, migration_);
+  }
+}
+
+bool TwinBuilder::one_step(SqlSession& session, std::chrono::milliseconds lock_timeout) {
   for (const auto& build : builds_of(migration_, ledger_)) {
     switch (state_of(session, migration_, build)) {
       case TwinState::absent:
-        build_one(session, table_, build, lock_timeout);
+        if (!is_being_built(session, build)) build_one(session, migration_, table_, build, lock_timeout);
         return false;
       case TwinState::broken:
         drop_leftover(session, migration_, table_, build, lock_timeout);
@@ -214,10 +250,10 @@ bool TwinBuilder::step(SqlSession& session, std::chrono::milliseconds lock_timeo
   const auto check = new_not_null_check(migration_);
   switch (check_state(session, migration_, check, migration_.names.new_column)) {
     case CheckState::absent:
-      run_under_lock(session, lock_timeout, add_check_sql(migration_, table_));
+      run_under_lock(session, migration_, table_, lock_timeout, add_check_sql(migration_, table_));
       return false;
     case CheckState::not_valid:
-      validate(session, table_, check, lock_timeout);
+      validate(session, migration_, table_, check, lock_timeout);
       return false;
     case CheckState::valid:
       break;
@@ -336,9 +372,9 @@ std::optional<std::string> next_unvalidated(SqlSession& session, const Migration
   return std::nullopt;
 }
 
-void validate_constraint(SqlSession& session, const QualifiedName& table, const std::string& name,
-                         std::chrono::milliseconds lock_timeout) {
-  validate(session, table, name, lock_timeout);
+void validate_constraint(SqlSession& session, const Migration& m, const QualifiedName& table,
+                         const std::string& name, std::chrono::milliseconds lock_timeout) {
+  validate(session, m, table, name, lock_timeout);
 }
 
 bool not_null_is_settled(SqlSession& session, const Migration& m, const std::string& column) {
@@ -359,11 +395,11 @@ bool prove_old_not_null(SqlSession& session, const Migration& m, const Qualified
   switch (check_state(session, m, check, m.names.old_column)) {
     case CheckState::absent:
       run_under_lock(
-          session, lock_timeout,
+          session, m, table, lock_timeout,
           fmt::format("ALTER TABLE {} {};\n", table.sql(), add_not_null_check(check, m.names.old_column)));
       return false;
     case CheckState::not_valid:
-      validate(session, table, check, lock_timeout);
+      validate(session, m, table, check, lock_timeout);
       return false;
     case CheckState::valid:
       break;
@@ -377,7 +413,7 @@ bool old_not_null_has_proof(SqlSession& session, const Migration& m) {
 
 void drop_old_not_null_proof(SqlSession& session, const Migration& m, const QualifiedName& table,
                              std::chrono::milliseconds lock_timeout) {
-  run_under_lock(session, lock_timeout,
+  run_under_lock(session, m, table, lock_timeout,
                  fmt::format("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {};\n", table.sql(),
                              quote_identifier(old_not_null_check(m))));
 }
@@ -389,10 +425,10 @@ bool settle_not_null(SqlSession& session, const Migration& m, const QualifiedNam
       case CheckState::absent:
         break;
       case CheckState::not_valid:
-        validate(session, table, check, lock_timeout);
+        validate(session, m, table, check, lock_timeout);
         return false;
       case CheckState::valid:
-        run_under_lock(session, lock_timeout, check_into_not_null_sql(table, column, check));
+        run_under_lock(session, m, table, lock_timeout, check_into_not_null_sql(table, column, check));
         return false;
     }
   }
@@ -400,7 +436,7 @@ bool settle_not_null(SqlSession& session, const Migration& m, const QualifiedNam
   const bool before_switch = column != m.names.new_column;
   if (before_switch &&
       check_state(session, m, new_not_null_check(m), m.names.new_column) == CheckState::not_valid) {
-    validate(session, table, new_not_null_check(m), lock_timeout);
+    validate(session, m, table, new_not_null_check(m), lock_timeout);
     return false;
   }
   return true;

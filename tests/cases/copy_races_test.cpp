@@ -245,7 +245,8 @@ TEST_F(CopyRaceCases, AChunkDoesNotHoldUpInsertsOfRowsThatReferenceItsOwn) {
   const auto m = fixture.migration();
   const auto pass = open_sweep_pass(session, m, fixture.table(), "backfill",
                                     greatest_key(session, fixture.table(), m.binding.key));
-  const auto claimed = session.exec(claim_unit_sql(), {std::to_string(pass.id)});
+  const auto claimed =
+      session.exec(claim_unit_sql(), {std::to_string(pass.id), m.row.id.text, m.row.token.text});
   for (const auto way : {ChunkWay::plain, ChunkWay::careful}) {
     session.begin();
     const auto chunk =

@@ -33,6 +33,13 @@ TEST_F(KeyCases, KeysUnderAnIcuCollationAreAllMet) {
   sweep_with_interruptions();
 }
 
+TEST_F(KeyCases, KeysWhoseColumnsRunBothWaysAreAllMet) {
+  sql("CREATE TABLE t (a int NOT NULL, c text NOT NULL, b int); CREATE UNIQUE INDEX ON t (a DESC, c NULLS "
+      "FIRST);"
+      "INSERT INTO t SELECT g % 2, 'x' || g, g FROM generate_series(1, 400) g");
+  sweep_with_interruptions();
+}
+
 // 34: https://github.com/github/gh-ost/issues/744: (a, b) > (1, NULL) is neither true nor false.
 TEST_F(KeyCases, ANullableUniqueIndexIsNoKey) {
   sql("CREATE TABLE t (a int NOT NULL, c int, b int, UNIQUE (a, c)); INSERT INTO t VALUES (1, NULL, 1), (1, "

@@ -107,6 +107,7 @@ TEST_F(KillTest, AtEveryPlaceOfAChunk) {
   EXPECT_EQ(value("SELECT count(*) FROM crossfade.unit u JOIN crossfade.pass p ON p.id = u.pass_id"
                   " WHERE p.kind = 'backfill' AND NOT u.done"),
             "0");
+  EXPECT_EQ(value("SELECT string_agg(state, ' ') FROM crossfade.pass WHERE kind = 'catch_up'"), "ended");
   check_in_step();
 }
 
@@ -124,14 +125,24 @@ TEST_F(KillTest, BeforeARowThatWasSetAsideIsWritten) {
     check_whole();
     EXPECT_EQ(value("SELECT string_agg(key[1], ' ' ORDER BY key[1]) FROM crossfade.leftover"), "7 8");
   }
+  killed(next(Phase::backfill), kAtLeftovers.back() + "=abort");
+  check_whole();
   auto program = launch(next(Phase::backfill));
   wait_until_true(
       "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
       " AND application_name LIKE 'crossfade/m/worker%'");
   EXPECT_TRUE(program.is_running());
+  const auto status = crossfade({"status", "m", "--json"}).out;
+  EXPECT_NE(status.find("\"pass\":\"catch_up\",\"set_aside\":2"), std::string::npos) << status;
+  EXPECT_EQ(value("SELECT string_agg(kind || ' ' || state, ', ' ORDER BY id) FROM crossfade.pass"
+                  " WHERE kind <> 'profile'"),
+            "backfill ended, catch_up running");
   holder.run("COMMIT");
   EXPECT_EQ(program.wait().exit_status, 0);
   EXPECT_EQ(value("SELECT count(*) FROM crossfade.leftover"), "0");
+  EXPECT_EQ(value("SELECT concat(state, ' ', rows_read, ' ', rows_written) FROM crossfade.pass"
+                  " WHERE kind = 'catch_up'"),
+            "ended 2 2");
   check_in_step();
 }
 

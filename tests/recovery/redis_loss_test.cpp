@@ -111,6 +111,47 @@ TEST_F(RedisLossTest, FromTheBeginningIsOnlyANotice) {
   check_in_step();
 }
 
+// What observers see; nobody decides by it.
+TEST_F(RedisLossTest, WorkersSayHowFastTheyAreAndAreUnknownWithoutIt) {
+  make_table({.rows = 4000, .tuning = "rows_per_second = 200", .switching = {}});
+  redis_ = redis_server_.url();
+  advance_to(Phase::dry_run);
+  auto program = launch(next(Phase::backfill));
+  const auto shown = [&](const std::string& words) {
+    const auto out = crossfade({"status", "m", "--json"}).out;
+    return out.find("\"workers\":[{\"pid\":") != std::string::npos && out.find(words) != std::string::npos;
+  };
+  wait_until([&] { return shown("\"since\":\"20"); }, "a heartbeat");
+  redis_server_.kill();
+  EXPECT_TRUE(shown("\"rate_rows_per_second\":null,\"since\":null"));
+  succeed({"tune", "m", "rows_per_second=0"});
+  EXPECT_EQ(program.wait().exit_status, 0);
+  check_in_step();
+  EXPECT_NE(crossfade({"status", "m", "--json"}).out.find("\"workers\":[]"), std::string::npos);
+}
+
+TEST_F(RedisLossTest, ThePhaseIsRenewedWhileAnIndexIsBeingBuilt) {
+  make_table();
+  redis_ = redis_server_.url();
+  advance_to(Phase::backfill);
+  ApplicationSession holder(dsn());
+  holder.run("BEGIN; INSERT INTO t VALUES (100001, 1)");
+  auto program = launch(next(Phase::dual_write));
+  wait_until_true(
+      "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+      " AND query LIKE 'CREATE % CONCURRENTLY %'");
+  const auto key = fmt::format("crossfade:{{{}}}:phase", value("SELECT id FROM crossfade.migration"));
+  redis_server_.command({"DEL", key});
+  wait_until(
+      [&] {
+        return redis_server_.command({"GET", key}).find(" dual_write ") != std::string::npos;
+      },
+      "the phase, while the runner waits for PostgreSQL");
+  EXPECT_TRUE(program.is_running());
+  holder.run("ROLLBACK");
+  EXPECT_EQ(program.wait().exit_status, 0);
+}
+
 // A cursor that is ahead of PostgreSQL moves nothing forward.
 TEST_F(RedisLossTest, ACursorAheadOfPostgresIsNotBelieved) {
   make_table();

@@ -259,5 +259,36 @@ TEST_F(RunnersTest, OneThatLosesItsLeaseSessionStopsWhenAnotherTookIt) {
   check_in_step();
 }
 
+// Its workers are frozen and connected, and hold units for an hour: they are free under a new token.
+TEST_F(RunnersTest, AFrozenOnesUnitsAreTakenAtOnce) {
+  make_table({.rows = 4000, .tuning = "rows_per_second = 400", .switching = {}});
+  advance_to(Phase::dry_run);
+  auto first = launch(next(Phase::backfill));
+  wait_until(
+      [&] { return value("SELECT count(*) > 0 FROM crossfade.unit WHERE chunks > 0 AND NOT done") == "t"; },
+      "a chunk");
+  first.signal(SIGSTOP);
+  super_sql(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'crossfade/m/lease'");
+  wait_until_true("SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'crossfade/m/lease'");
+  wait_until_true(
+      "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'crossfade/m/worker%'"
+      " AND state <> 'idle'");
+  sql("UPDATE crossfade.unit SET lease_until = clock_timestamp() + interval '1 h' WHERE NOT done");
+  EXPECT_EQ(value("SELECT count(*) > 0 FROM crossfade.unit u WHERE NOT done AND EXISTS (SELECT FROM"
+                  " pg_stat_activity a WHERE a.pid = u.lease_pid)"),
+            "t");
+  succeed({"tune", "m", "rows_per_second=0"});
+  succeed(next(Phase::backfill));
+  EXPECT_EQ(value("SELECT count(*) FROM crossfade.unit WHERE NOT done"), "0");
+  const auto before = versions_of_rows();
+  const auto units = value("SELECT string_agg(u::text, ' ' ORDER BY number) FROM crossfade.unit u");
+  first.signal(SIGCONT);
+  EXPECT_EQ(first.wait().exit_status, kBusy);
+  EXPECT_EQ(versions_of_rows(), before);
+  EXPECT_EQ(value("SELECT string_agg(u::text, ' ' ORDER BY number) FROM crossfade.unit u"), units);
+  check_in_step();
+}
+
 }  // namespace
 }  // namespace crossfade::test

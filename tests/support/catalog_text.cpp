@@ -25,6 +25,7 @@ UNION ALL SELECT concat_ws(' ', 'constraint', quote_ident(k.conname), pg_get_con
     k.convalidated,
     obj_description(k.oid, 'pg_constraint'))
   FROM t JOIN pg_constraint k ON t.oid IN (k.conrelid, k.confrelid)
+    AND k.contype <> 'n'  -- PostgreSQL 18: the column's line says it; the name depends on who else has it
 UNION ALL SELECT concat_ws(' ', 'trigger', pg_get_triggerdef(g.oid), g.tgenabled,
     obj_description(g.oid, 'pg_trigger'))
   FROM t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal

@@ -111,8 +111,9 @@ std::optional<KeyFacts> choose_key(SqlSession& session, Oid table, const std::ve
   std::string skip = "{";
   for (const int attnum : excluded) skip += (skip.size() > 1 ? "," : "") + std::to_string(attnum);
   skip += "}";
-  // indoption bits: 1 DESC, 2 NULLS FIRST. All ASC or all DESC serves row-wise comparison; NULLS never matter
-  // here.
+  // indoption bits: 1 DESC, 2 NULLS FIRST. All ASC or all DESC serves row-wise comparison, which is cheaper,
+  // and comes first. There are no NULLs, but ORDER BY must say where they would be, or the index does not
+  // serve it.
   const auto found = session.exec(R"sql(
 WITH k AS (
   SELECT i.indexrelid, i.indisprimary, i.indnkeyatts, i.indkey, i.indcollation, i.indclass, i.indoption
@@ -124,13 +125,16 @@ WITH k AS (
       SELECT 1 FROM generate_series(0, i.indnkeyatts - 1) s
       JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[s]
       JOIN pg_opclass o ON o.oid = i.indclass[s]
-      WHERE NOT a.attnotnull OR NOT o.opcdefault OR a.attnum = ANY ($2::int2[])
-         OR (i.indoption[s] & 1) <> (i.indoption[0] & 1))
-  ORDER BY i.indisprimary DESC, i.indnkeyatts, i.indexrelid LIMIT 1)
+      WHERE NOT a.attnotnull OR NOT o.opcdefault OR a.attnum = ANY ($2::int2[]))
+  ORDER BY i.indisprimary DESC, EXISTS (SELECT 1 FROM generate_series(0, i.indnkeyatts - 1) s
+                                        WHERE (i.indoption[s] & 1) <> (i.indoption[0] & 1)),
+           i.indnkeyatts, i.indexrelid LIMIT 1)
 SELECT k.indexrelid, k.indexrelid::regclass::text, k.indisprimary, a.attnum, a.attname,
        format_type(a.atttypid, a.atttypmod),
        coalesce((SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname) FROM pg_collation l
-                 JOIN pg_namespace n ON n.oid = l.collnamespace WHERE l.oid = k.indcollation[s]), '')
+                 JOIN pg_namespace n ON n.oid = l.collnamespace WHERE l.oid = k.indcollation[s]), ''),
+       (k.indoption[s] & 1) <> (k.indoption[0] & 1),
+       ((k.indoption[s] & 2) <> 0) <> ((k.indoption[0] & 1) <> 0)
 FROM k, generate_series(0, k.indnkeyatts - 1) s
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attnum = (SELECT indkey[s] FROM k)
 ORDER BY s)sql",
@@ -141,8 +145,8 @@ ORDER BY s)sql",
   key.index_name = text_of(found[0][1]);
   key.primary = bool_of(found[0][2]);
   for (const auto& row : found.rows) {
-    key.columns.push_back(
-        {static_cast<int>(int_of(row[3])), text_of(row[4]), text_of(row[5]), text_of(row[6])});
+    key.columns.push_back({static_cast<int>(int_of(row[3])), text_of(row[4]), text_of(row[5]),
+                           text_of(row[6]), bool_of(row[7]), bool_of(row[8])});
   }
   return key;
 }

@@ -48,6 +48,13 @@ std::optional<std::int64_t> integer_of(const std::string& text) {
   return number;
 }
 
+std::optional<double> number_of(const std::string& text) {
+  double number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
 }  // namespace
 
 std::string_view to_text(CacheState state) {
@@ -216,11 +223,28 @@ std::optional<PhaseHint> CursorCache::get_phase(const MigrationId& id) {
   return PhaseHint{*phase, Epoch{*epoch}, Token{words[3]}};
 }
 
-void CursorCache::put_heartbeat(const MigrationId& id, std::string_view worker, double rows_per_second) {
+void CursorCache::put_heartbeat(const MigrationId& id, std::string_view worker, const Token& token,
+                                const WorkerHeartbeat& heartbeat) {
   if (!impl_) return;
   const std::lock_guard guard(impl_->mutex);
-  impl_->call({{"SET", redis::worker_key(id, worker), fmt::format("{:.1f}", rows_per_second), "EX",
-                std::string(kHeartbeatSeconds)}});
+  impl_->call({{"SET", redis::worker_key(id, worker),
+                fmt::format("{} {} {:.1f} {} {}", id.text, token.text, heartbeat.rows_per_second,
+                            heartbeat.unit, heartbeat.since),
+                "EX", std::string(kHeartbeatSeconds)}});
+}
+
+std::optional<WorkerHeartbeat> CursorCache::get_heartbeat(const MigrationId& id, std::string_view worker,
+                                                          const Token& token) {
+  if (!impl_) return std::nullopt;
+  const std::lock_guard guard(impl_->mutex);
+  const std::vector<Reply> replies = impl_->call({{"GET", redis::worker_key(id, worker)}});
+  if (replies.empty() || replies.front().kind != Reply::Kind::text) return std::nullopt;
+  const std::vector<std::string> words = words_of(replies.front().text, 5);
+  if (words.empty() || words[0] != id.text || words[1] != token.text) return std::nullopt;
+  const std::optional<double> rate = number_of(words[2]);
+  const std::optional<std::int64_t> unit = integer_of(words[3]);
+  if (!rate || !unit) return std::nullopt;
+  return WorkerHeartbeat{*rate, static_cast<int>(*unit), words[4]};
 }
 
 void CursorCache::publish_control(const MigrationId& id, std::string_view what) {

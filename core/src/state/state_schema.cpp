@@ -134,6 +134,7 @@ CREATE TABLE crossfade.unit (
   chunks bigint NOT NULL DEFAULT 0,
   lease_token uuid,
   lease_until timestamptz,
+  lease_runner uuid,
   lease_pid integer,
   lease_backend_start timestamptz,
   PRIMARY KEY (pass_id, number)
@@ -203,6 +204,7 @@ CREATE TABLE crossfade.dependent (
   kind text NOT NULL,
   name text NOT NULL,
   detail jsonb NOT NULL,
+  builder uuid,
   PRIMARY KEY (migration_id, number)
 );
 CREATE TABLE crossfade.switch_attempt (

@@ -27,6 +27,21 @@ std::string samples_text(const ErrorSamples& samples) {
   return fmt::format(", for example key {}", fmt::join(keys, ", "));
 }
 
+std::string collision_text(const IndexCollisions& collisions, const Style& style) {
+  const auto index = one_line(collisions.index, 60);
+  std::string found = fmt::format("none possible under unique index {}: the conversion is one-to-one", index);
+  if (!collisions.proved) found = fmt::format("none under unique index {}", index);
+  if (collisions.rows > 0) {
+    found = style.red(fmt::format("{} rows in {} groups become equal under unique index {}",
+                                  grouped(collisions.rows), grouped(collisions.groups), index));
+    for (std::size_t i = 0; i < collisions.samples.size() && i < 2; ++i) {
+      found += fmt::format("{}keys ({}) and ({})", i == 0 ? ", for example " : "; ",
+                           key_text(collisions.samples[i].first), key_text(collisions.samples[i].second));
+    }
+  }
+  return fmt::format("  {:<12} {}\n", "collisions", found);
+}
+
 // "12" or "12 to 15": a forecast is a range.
 std::string range_text(const std::string& low, const std::string& high) {
   return low == high ? low : fmt::format("{} to {}", low, high);
@@ -55,6 +70,9 @@ std::string dry_run_text(const ProfileReport& report, const Style& style) {
   counted("lossy", report.lossy, "values that do not survive the way forward and back");
   counted("rounded", report.rounded, "values that the new type's modifier changes");
   counted("respelled", report.respelled, "values that come back equal in another spelling");
+  for (const auto& collisions : report.collisions) {
+    text += collision_text(collisions, style);
+  }
   text += style.bold("forecast") + "\n";
   line("backfill", range_text(clock_time(report.seconds_low), clock_time(report.seconds_high)));
   line("WAL", range_text(byte_size(report.wal_bytes_low), byte_size(report.wal_bytes_high)));

@@ -29,8 +29,7 @@ std::string finding_text(const Finding& finding, const std::vector<Acceptance>& 
   text += fmt::format("\n    {}\n", visible(finding.message));
   if (!finding.hint.empty()) text += fmt::format("    hint: {}\n", visible(finding.hint));
   if (finding.severity != Severity::refuse) return text;
-  const FindingInfo* info = find_finding(finding.id);
-  if (info == nullptr || !info->acceptable) return text;
+  if (!is_acceptable(finding)) return text;
   const auto acceptance = std::ranges::find(accepted, finding.id, &Acceptance::id);
   text += acceptance != accepted.end()
               ? fmt::format("    accepted: {}\n", visible(acceptance->reason))

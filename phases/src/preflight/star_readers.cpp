@@ -21,6 +21,7 @@ readers AS (
     WHERE g.tgqual::text ~ ':varattno 0 ' AND right(g.tgname::text, length($2)) <> $2
   UNION SELECT d.classid, d.objid, d.objsubid FROM t JOIN pg_type y ON y.oid = t.reltype
     JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid IN (y.oid, y.typarray)
+      AND d.deptype <> 'p'  -- before 15: pins a system object, and names none
       AND NOT (d.classid = 'pg_type'::regclass AND d.objid = y.typarray)
   UNION SELECT 'pg_proc'::regclass, p.oid, 0 FROM t
     CROSS JOIN LATERAL (SELECT regexp_replace(t.relname, '(\W)', '\\\1', 'g') AS word) w

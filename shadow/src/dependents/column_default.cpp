@@ -97,6 +97,12 @@ class DefaultJudge {
       entry.new_sql = facts_.default_text;
       return true;
     }
+    if (column_.forward.pinned) {
+      refuse(
+          "it is computed anew for each row, and the conversion follows settings, which a default cannot "
+          "pin");
+      return false;
+    }
     if (!column_.forward.derived) {
       refuse("it is computed anew for each row, and the forward expression is not a plain cast");
       return false;

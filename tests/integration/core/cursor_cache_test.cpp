@@ -30,6 +30,8 @@ const FastCursor kCursor{kToken, R"({"a b","quo\"te",NULL,"two
 lines"})",
                          12345};
 
+const WorkerHeartbeat kHeartbeat{12.25, 7, "2026-01-31T12:00:05Z"};
+
 std::string key(const std::string& rest) { return "crossfade:{" + kId.text + "}:" + rest; }
 
 milliseconds time_of(const std::function<void()>& call) {
@@ -42,11 +44,12 @@ milliseconds time_of(const std::function<void()>& call) {
 int values_of_every_call(CursorCache& cache) {
   cache.put_cursor(kId, "backfill", 1, kCursor);
   cache.put_phase(kId, {Phase::backfill, Epoch{3}, kToken});
-  cache.put_heartbeat(kId, "worker-1", 10.0);
+  cache.put_heartbeat(kId, "4711", kToken, kHeartbeat);
   cache.publish_control(kId, "tuning");
   int values = 0;
   values += cache.get_cursor(kId, "backfill", 1, kToken).has_value();
   values += cache.get_phase(kId).has_value();
+  values += cache.get_heartbeat(kId, "4711", kToken).has_value();
   values += cache.take(kId, kToken, 10, 1000000).has_value();
   cache.forget(kId);
   return values;
@@ -124,15 +127,15 @@ TEST(CursorCacheTest, EveryKeyExpires) {
   CursorCache cache(redis.url());
   cache.put_cursor(kId, "backfill", 1, kCursor);
   cache.put_phase(kId, {Phase::backfill, Epoch{1}, kToken});
-  cache.put_heartbeat(kId, "host:1", 12.25);
+  cache.put_heartbeat(kId, "4711", kToken, kHeartbeat);
   ASSERT_TRUE(cache.take(kId, kToken, 10, 1000));
   const auto seconds = [&](const std::string& name) { return std::stoi(redis.command({"TTL", key(name)})); };
   EXPECT_GT(seconds("cursor:backfill"), 6 * 86400);
   EXPECT_LE(seconds("cursor:backfill"), 7 * 86400);
   EXPECT_GT(seconds("phase"), 0);
   EXPECT_LE(seconds("phase"), 5);
-  EXPECT_GT(seconds("worker:host:1"), 0);
-  EXPECT_LE(seconds("worker:host:1"), 15);
+  EXPECT_GT(seconds("worker:4711"), 0);
+  EXPECT_LE(seconds("worker:4711"), 15);
   EXPECT_GT(seconds("bucket"), 0);
   EXPECT_EQ(redis.command({"DBSIZE"}), "4");
 }
@@ -147,6 +150,25 @@ TEST(CursorCacheTest, AValueOfAnotherTokenOrMigrationIsAbsent) {
   cache.put_phase(kId, {Phase::compare, Epoch{5}, kToken});
   redis.command({"COPY", key("phase"), "crossfade:{" + kOther.text + "}:phase"});
   EXPECT_FALSE(cache.get_phase(kOther));
+}
+
+TEST(CursorCacheTest, AHeartbeatIsReadByItsWorkerUnderItsToken) {
+  RedisServer redis;
+  CursorCache cache(redis.url());
+  EXPECT_FALSE(cache.get_heartbeat(kId, "4711", kToken));
+  cache.put_heartbeat(kId, "4711", kToken, kHeartbeat);
+  const auto beat = cache.get_heartbeat(kId, "4711", kToken);
+  ASSERT_TRUE(beat);
+  EXPECT_NEAR(beat->rows_per_second, 12.25, 0.06);
+  EXPECT_EQ(beat->unit, 7);
+  EXPECT_EQ(beat->since, "2026-01-31T12:00:05Z");
+  EXPECT_FALSE(cache.get_heartbeat(kId, "4712", kToken));
+  EXPECT_FALSE(cache.get_heartbeat(kId, "4711", kNewToken));
+  for (const auto& value :
+       std::vector<std::string>{"", "x", "12.25", kId.text + " " + kToken.text + " fast 7 then"}) {
+    redis.command({"SET", key("worker:4711"), value});
+    EXPECT_FALSE(cache.get_heartbeat(kId, "4711", kToken)) << value;
+  }
 }
 
 TEST(CursorCacheTest, NonsenseInAKeyIsAbsent) {
@@ -176,7 +198,8 @@ TEST(CursorCacheTest, ASupersededRunnerDoesNotTakeThePhaseBack) {
 TEST(CursorCacheTest, ForgetsTheMigrationAndNoOther) {
   RedisServer redis;
   CursorCache cache(redis.url());
-  for (int worker = 0; worker < 50; ++worker) cache.put_heartbeat(kId, std::to_string(worker), 1.0);
+  for (int worker = 0; worker < 50; ++worker)
+    cache.put_heartbeat(kId, std::to_string(worker), kToken, kHeartbeat);
   cache.put_cursor(kId, "compare", 1, kCursor);
   cache.put_cursor(kOther, "compare", 1, kCursor);
   cache.forget(kId);
@@ -245,7 +268,7 @@ TEST(CursorCacheFaultTest, DownAtTheStartIsLostAndComesBack) {
   redis.restart();
   wait_until([&] { return cache.state() == CacheState::connected; }, "the cache to reconnect",
              milliseconds(5000));
-  EXPECT_EQ(values_of_every_call(cache), 3);
+  EXPECT_EQ(values_of_every_call(cache), 4);
 }
 
 TEST(CursorCacheFaultTest, KilledWhileConnectedIsLostAndComesBackEmpty) {
@@ -284,7 +307,7 @@ TEST(CursorCacheFaultTest, AFrozenServerCostsOneCallItsBudgetAndTheNextNothing) 
   redis.sigcont();
   wait_until([&] { return cache.state() == CacheState::connected; }, "the cache to reconnect",
              milliseconds(5000));
-  EXPECT_EQ(values_of_every_call(cache), 3);
+  EXPECT_EQ(values_of_every_call(cache), 4);
 }
 
 TEST(CursorCacheFaultTest, AReadOnlyReplicaIsOfNoUse) {
@@ -295,7 +318,7 @@ TEST(CursorCacheFaultTest, AReadOnlyReplicaIsOfNoUse) {
   cache.put_cursor(kId, "backfill", 1, kCursor);
   EXPECT_EQ(values_of_every_call(cache), 0);
   redis.command({"REPLICAOF", "NO", "ONE"});
-  wait_until([&] { return values_of_every_call(cache) == 3; }, "the cache to be writable",
+  wait_until([&] { return values_of_every_call(cache) == 4; }, "the cache to be writable",
              milliseconds(5000));
 }
 
@@ -327,13 +350,13 @@ TEST(CursorCacheFaultTest, LogsInWithThePasswordOfTheUrl) {
   RedisServer redis(options);
   const std::string host = "127.0.0.1:" + std::to_string(redis.port());
   CursorCache raw("redis://:p@ss/word@" + host);
-  EXPECT_EQ(values_of_every_call(raw), 3);
+  EXPECT_EQ(values_of_every_call(raw), 4);
   CursorCache encoded("redis://:p%40ss%2Fword@" + host + "/3");
-  EXPECT_EQ(values_of_every_call(encoded), 3);
+  EXPECT_EQ(values_of_every_call(encoded), 4);
   CursorCache named("redis://default:p%40ss%2Fword@" + host);
-  EXPECT_EQ(values_of_every_call(named), 3);
+  EXPECT_EQ(values_of_every_call(named), 4);
   CursorCache by_name("redis://:p%40ss%2Fword@localhost:" + std::to_string(redis.port()));
-  EXPECT_EQ(values_of_every_call(by_name), 3);
+  EXPECT_EQ(values_of_every_call(by_name), 4);
   CursorCache without("redis://" + host);
   EXPECT_EQ(without.state(), CacheState::lost);
   CursorCache wrong("redis://:wrong@" + host);

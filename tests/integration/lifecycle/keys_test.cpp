@@ -47,6 +47,21 @@ TEST_F(KeysTest, AUuidKey) {
   live(dsn(), s);
 }
 
+// The only order is that of an index whose columns run both ways.
+TEST_F(KeysTest, AKeyWhoseColumnsRunBothWays) {
+  auto s = integer_scenario();
+  s.setup =
+      "CREATE TABLE t (tenant int NOT NULL, id int NOT NULL, b int DEFAULT 1, n int NOT NULL DEFAULT 0);"
+      "CREATE UNIQUE INDEX ON t (tenant DESC NULLS LAST, id);"
+      "INSERT INTO t (tenant, id, b) SELECT g % 3, g, g FROM generate_series(0, 2999) g";
+  s.live.rows = 3000;
+  s.live.key = {"tenant", "id"};
+  s.live.key_of = [](std::int64_t n) {
+    return std::vector<std::string>{std::to_string(n % 3), std::to_string(n)};
+  };
+  live(dsn(), s);
+}
+
 // GitLab's BATCH_MIN_VALUE = 1: a sweep that begins at one.
 TEST_F(KeysTest, NegativeAndExtremeIntegerKeys) {
   auto s = integer_scenario();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "crossfade/core/failpoint.hpp"
+#include "crossfade/phases/phase_handler.hpp"
 #include "support/database_test.hpp"
 #include "support/migration_fixture.hpp"
 
@@ -192,6 +193,82 @@ TEST_F(ProfileTest, AStoppedPassGoesOnAndItsReportIsKept) {
   sql("DELETE FROM crossfade.comparison");
   EXPECT_EQ(to_json(second.report(session_, pass.id)), to_json(report));
   EXPECT_EQ(to_json(profile_from_json(to_json(report))), to_json(report));
+}
+
+TEST_F(ProfileTest, RowsThatBecomeEqualUnderAUniqueIndexAreCountedWithTheirKeys) {
+  prepare(
+      "CREATE TABLE t(id int PRIMARY KEY, k int, v text UNIQUE, UNIQUE (k, v));"
+      "INSERT INTO t VALUES (1, 1, '7'), (2, 1, '07'), (3, 2, '007'), (4, 1, NULL), (5, 1, '8'), (6, 1, 'x'),"
+      " (7, 1, 'y')",
+      column_spec("v", "integer"));
+  sql("CREATE UNIQUE INDEX late ON t (v) WHERE id > 2; CREATE UNIQUE INDEX other ON t (k, id)");
+  const auto report = profile();
+  EXPECT_EQ(report.errors, 2);
+  ASSERT_EQ(report.collisions.size(), 3u) << to_json(report);
+  const auto& alone = report.collisions[0];
+  EXPECT_EQ(alone.index, "public.t_v_key");
+  EXPECT_FALSE(alone.proved);
+  EXPECT_EQ(alone.groups, 1);
+  EXPECT_EQ(alone.rows, 3);
+  ASSERT_EQ(alone.samples.size(), 1u);
+  EXPECT_EQ(alone.samples[0].first.parts, std::vector<std::string>{"1"});
+  EXPECT_EQ(alone.samples[0].second.parts, std::vector<std::string>{"3"});
+  const auto& together = report.collisions[1];
+  EXPECT_EQ(together.index, "public.t_k_v_key");
+  EXPECT_EQ(together.groups, 1);
+  EXPECT_EQ(together.rows, 2);
+  EXPECT_EQ(report.collisions[2].rows, 0) << "only one of the three is in the partial index";
+  EXPECT_EQ(colliding_rows(report), 5);
+  EXPECT_EQ(to_json(profile_from_json(to_json(report))), to_json(report));
+}
+
+TEST_F(ProfileTest, WhereTheConversionIsOneToOneNothingIsReadForCollisions) {
+  prepare("CREATE TABLE t(id int PRIMARY KEY, v int UNIQUE); INSERT INTO t VALUES (1, 1), (2, 2)",
+          column_spec("v", "bigint"));
+  const auto report = profile();
+  ASSERT_EQ(report.collisions.size(), 1u);
+  EXPECT_TRUE(report.collisions[0].proved);
+  EXPECT_TRUE(collision_checks(session_, fixture_->migration(), fixture_->table())[0].sql.empty());
+}
+
+TEST_F(ProfileTest, NullsCollideWhereTheIndexSaysSo) {
+  prepare("CREATE TABLE t(id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, ''), (2, NULL), (3, 'a')",
+          column_spec("v", "text", "nullif(v, '')", "v"));
+  sql("CREATE UNIQUE INDEX usual ON t (v)");
+  const bool can_say = session_.identity().version_num >= 150000;
+  if (can_say) sql("CREATE UNIQUE INDEX strict ON t (v) NULLS NOT DISTINCT");
+  const auto report = profile();
+  ASSERT_EQ(report.collisions.size(), can_say ? 2u : 1u);
+  EXPECT_EQ(report.collisions[0].rows, 0);
+  if (can_say) {
+    EXPECT_EQ(report.collisions[1].rows, 2);
+  }
+}
+
+// The gate of the phase: until the rows are corrected, or somebody says that they will be.
+TEST_F(ProfileTest, ADryRunWithCollisionsWaitsAndReadsAgainOnceTheyAreCorrected) {
+  prepare("CREATE TABLE t(id int PRIMARY KEY, v text UNIQUE); INSERT INTO t VALUES (1, '7'), (2, '07')",
+          column_spec("v", "integer"));
+  std::atomic<bool> interruptible{false};
+  const auto step = [&](const std::vector<Acceptance>& accepted) {
+    PhaseEnv env{
+        session_, cache_, {}, {}, "", accepted, stop_, interruptible, [](auto, auto, const auto&) {}};
+    const auto handler = make_phase_handler(Phase::dry_run);
+    StepResult result;
+    do {
+      result = handler->step(env, fixture_->migration(), milliseconds(100));
+    } while (result.kind == StepResult::Kind::again);
+    return result;
+  };
+  const auto waiting = step({});
+  EXPECT_EQ(waiting.kind, StepResult::Kind::waiting);
+  ASSERT_EQ(waiting.blockers.size(), 1u);
+  EXPECT_EQ(waiting.blockers[0].finding, "dry_run_collisions");
+  EXPECT_NE(waiting.blockers[0].text.find("keys {\"1\"} and {\"2\"}"), std::string::npos)
+      << waiting.blockers[0].text;
+  EXPECT_EQ(step({{"dry_run_collisions", "corrected later"}}).kind, StepResult::Kind::settled);
+  sql("UPDATE t SET v = '8' WHERE id = 2");
+  EXPECT_EQ(step({}).kind, StepResult::Kind::settled);
 }
 
 TEST_F(ProfileTest, NothingIsWrittenToTheTable) {

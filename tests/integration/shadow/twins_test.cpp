@@ -2,10 +2,12 @@
 #include "crossfade/shadow/twins.hpp"
 
 #include <chrono>
+#include <filesystem>
 #include <future>
 
 #include "crossfade/core/failpoint.hpp"
 #include "support/database_test.hpp"
+#include "support/files.hpp"
 #include "support/migration_fixture.hpp"
 
 namespace crossfade::test {
@@ -34,6 +36,7 @@ class TwinsTest : public DatabaseTest {
     ledger_ = take_inventory(session_, *read_table(session_, fixture_->table()),
                              fixture_->migration().binding.column, findings);
     for (const auto& finding : unaccepted(findings, {})) ADD_FAILURE() << finding.message;
+    store_ledger(session_, fixture_->migration().row.id, ledger_);
     transaction.commit();
     fixture_->install_capture();
     fixture_->fill_shadow();
@@ -177,6 +180,99 @@ TEST_F(BuildingTest, ACancelledBuildersLeftoverToo) {
   EXPECT_THROW(building_.get(), Error);
   release();
   EXPECT_EQ(build(living_), 2);
+  EXPECT_EQ(valid(twin("i")), "t");
+}
+
+// --- Two runners
+// ----------------------------------------------------------------------------------------------------
+
+TEST_F(TwinsTest, WhoWasSupersededBuildsNothingAndPutsNoCheckOnTheTable) {
+  for (const auto* ddl : {"CREATE TABLE t (id int PRIMARY KEY, b int); CREATE INDEX i ON t (b)",
+                          "CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL)"}) {
+    prepare(ddl);
+    auto late = builder();
+    sql("UPDATE crossfade.migration SET token = gen_random_uuid()");
+    try {
+      late.step(session_, kPatient);
+      ADD_FAILURE() << "done under another runner's token";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::superseded) << error.message();
+    }
+    EXPECT_FALSE(session_.in_transaction());
+    EXPECT_EQ(oid_of(twin("i")), "absent");
+    EXPECT_EQ(value("SELECT count(*) FROM pg_constraint WHERE conrelid = 't'::regclass AND contype = 'c'"),
+              "0");
+    EXPECT_GT(build(session_), 0);
+    sql("DROP SCHEMA crossfade CASCADE; DROP TABLE t");
+  }
+}
+
+TEST_F(TwinsTest, ATokenThatMovesWhileTheTableIsWaitedForIsSeen) {
+  prepare("CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL)");
+  auto late = builder();
+  auto reader = session();
+  auto waiting = door();
+  reader.script("BEGIN; SELECT count(*) FROM t");
+  auto step = std::async(std::launch::async, [&] { return late.step(waiting, kPatient); });
+  wait_until_blocked(waiting.backend_pid());
+  sql("UPDATE crossfade.migration SET token = gen_random_uuid()");
+  reader.script("ROLLBACK");
+  try {
+    step.get();
+    ADD_FAILURE() << "done under another runner's token";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::superseded) << error.message();
+  }
+  EXPECT_EQ(build(session_), 2);
+}
+
+// Whoever changes the migration's row right now is not waited for with the table locked.
+TEST_F(TwinsTest, TheFenceNeverWaitsForTheMigrationsRow) {
+  prepare("CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL)");
+  auto another = session();
+  another.script("BEGIN; UPDATE crossfade.migration SET lease_until = now()");
+  try {
+    builder().step(session_, kPatient);
+    ADD_FAILURE() << "the row of the migration was not locked";
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.is_lock_not_available()) << error.message();
+  }
+  another.script("ROLLBACK");
+  EXPECT_EQ(build(session_), 2);
+}
+
+TEST_F(TwinsTest, ABuilderThatWaitsForTheTableIsLeftToIt) {
+  prepare(kPlain);
+  auto vacuum = session();
+  vacuum.script("BEGIN; LOCK TABLE t IN SHARE UPDATE EXCLUSIVE MODE");
+  auto living = door();
+  auto first = builder();
+  auto building = std::async(std::launch::async, [&] { return first.step(living, kPatient); });
+  wait_until_blocked(living.backend_pid());
+  EXPECT_FALSE(builder().step(session_, kShort));
+  EXPECT_EQ(oid_of(twin("i")), "absent");
+  vacuum.script("ROLLBACK");
+  EXPECT_FALSE(building.get());
+  EXPECT_EQ(build(session_), 0);
+}
+
+TEST_F(TwinsTest, WhoFindsTheNameTakenLooksAgain) {
+  prepare(kPlain);
+  const PrivateFolder folder("twins");
+  const auto gate = (folder.path() / "gate").string();
+  failpoint::configure("twin.intent=wait:" + gate);
+  auto slow = door();
+  auto first = builder();
+  auto building = std::async(std::launch::async, [&] { return first.step(slow, kPatient); });
+  wait_until([&] { return std::filesystem::exists(gate + ".reached"); }, "the first builder");
+  failpoint::configure("");
+  EXPECT_EQ(
+      value("SELECT count(*) FROM crossfade.dependent d JOIN crossfade.migration m ON m.token = d.builder"),
+      value("SELECT count(*) FROM crossfade.dependent WHERE kind = 'index'"));
+  EXPECT_EQ(build(session_), 1);
+  write_text(gate, "");
+  EXPECT_FALSE(building.get());
+  EXPECT_EQ(build(session_), 0);
   EXPECT_EQ(valid(twin("i")), "t");
 }
 

@@ -48,6 +48,8 @@ struct KeyColumn {
   int attnum = 0;
   std::string name, type_text;
   std::string collation;  // quoted and qualified; empty when the type is not collatable
+  // As the index has it, or all turned round, so that the first column ascends: it is read either way.
+  bool descending = false, nulls_first = false;
   bool operator==(const KeyColumn&) const = default;
 };
 

@@ -31,6 +31,13 @@ struct PhaseHint {
   Token token;
 };
 
+// What a worker of a sweep says of itself.
+struct WorkerHeartbeat {
+  double rows_per_second = 0;
+  int unit = 0;
+  std::string since;  // when it took the unit: ISO 8601, by the worker's clock
+};
+
 class CursorCache {
  public:
   // url: "", or redis://[:PASSWORD@]HOST[:PORT][/DB], or unix:///path/to/socket. "" gives an absent cache.
@@ -51,8 +58,12 @@ class CursorCache {
   void put_phase(const MigrationId& id, const PhaseHint& hint);
   std::optional<PhaseHint> get_phase(const MigrationId& id);
 
-  // Key crossfade:{uuid}:worker:<worker>, fifteen seconds to live, for observers.
-  void put_heartbeat(const MigrationId& id, std::string_view worker, double rows_per_second);
+  // Key crossfade:{uuid}:worker:<worker>, fifteen seconds to live, for observers. A worker is known by the
+  // pid of its backend.
+  void put_heartbeat(const MigrationId& id, std::string_view worker, const Token& token,
+                     const WorkerHeartbeat& heartbeat);
+  std::optional<WorkerHeartbeat> get_heartbeat(const MigrationId& id, std::string_view worker,
+                                               const Token& token);
 
   // Channel crossfade:{uuid}:control: "something changed, read PostgreSQL again".
   void publish_control(const MigrationId& id, std::string_view what);

@@ -26,7 +26,12 @@ struct Finding {
   std::string object;   // the thing it names, as SQL would show it
   std::string message;  // a full sentence
   std::string hint;     // what to do
+  // Although the id may be accepted, this one may not: a volatile expression, where a stable one could be.
+  bool never_accepted = false;
 };
+
+// An operator may override it: a refusal whose id and whose own case admit it.
+bool is_acceptable(const Finding& finding);
 
 std::string_view to_text(Severity severity);
 

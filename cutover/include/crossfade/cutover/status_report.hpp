@@ -19,12 +19,22 @@ struct StatusReport {
   std::int64_t epoch = 0;
   std::string since, operator_name, version;
   std::string runner;  // "operator on host, backend pid N" while one holds the lease; empty otherwise
+  std::string pass;    // kind of the pass at hand; empty when there is none
   struct Units {
     std::int64_t total = 0, done = 0;
   } units;
   struct Rows {
     std::int64_t done = 0, written = 0, estimated = 0;
   } rows;
+  std::int64_t set_aside = 0;  // rows that the sweep found locked and that are still to be written
+  // Who holds a unit now, by PostgreSQL; what it says of itself, by Redis: absent when that is unknown.
+  struct Worker {
+    int pid = 0;  // of its backend
+    int unit = 0;
+    std::optional<double> rate_rows_per_second;
+    std::optional<std::string> since;
+  };
+  std::vector<Worker> workers;
   double rate_rows_per_second = 0;
   std::optional<std::pair<std::int64_t, std::int64_t>> eta_seconds;
   struct Pace {

@@ -43,6 +43,8 @@ struct Expression {
   bool derived = false;               // from a cast, not written by the user
   bool strict = false;                // NULL exactly for NULL, proved
   bool one_to_one = false;            // distinct inputs give distinct results, proved
+  bool stable = false;                // not immutable, and accepted so
+  bool pinned = false;                // its result follows settings: the function carries them
 };
 
 struct ColumnBinding {

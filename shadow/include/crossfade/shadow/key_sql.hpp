@@ -9,15 +9,14 @@
 
 namespace crossfade {
 
-// (t."a" COLLATE "s"."c", t."b"): row-wise comparable, index order.
-std::string key_tuple_sql(const KeyFacts& key, std::string_view alias);
-// t."a" COLLATE …, t."b": for ORDER BY.
+// t."a" COLLATE …, t."b" DESC: for ORDER BY.
 std::string key_order_sql(const KeyFacts& key, std::string_view alias);
+// The same order over a text[] expression that holds keys.
+std::string key_array_order_sql(const KeyFacts& key, std::string_view array);
 // ARRAY[t."a"::text, t."b"::text]: a Key as text[].
 std::string key_text_sql(const KeyFacts& key, std::string_view alias);
-// A text[] expression ("$3::text[]") as a typed tuple comparable with key_tuple_sql.
-std::string key_value_sql(const KeyFacts& key, std::string_view array);
-// low < key AND key <= high; an empty array expression leaves that side open. "true" when both are.
+// low < key AND key <= high in the order of the index; an empty array expression leaves that side open.
+// "true" when both are.
 std::string key_range_sql(const KeyFacts& key, std::string_view alias, std::string_view low,
                           std::string_view high);
 // key = array.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "crossfade/core/cursor_cache.hpp"
@@ -22,6 +23,14 @@ struct ErrorSamples {
   std::vector<Key> keys;  // at most ten
 };
 
+// Rows that are distinct under a unique index today and would be equal under the new type.
+struct IndexCollisions {
+  std::string index;
+  bool proved = false;  // the conversion is proved one-to-one: nothing was read, nothing can collide
+  std::int64_t groups = 0, rows = 0;
+  std::vector<std::pair<Key, Key>> samples;  // two rows each of at most five groups
+};
+
 struct ProfileReport {
   std::int64_t rows = 0;
   // forward differs from the old value: IS DISTINCT FROM for one type (by image when it has no equality),
@@ -33,15 +42,24 @@ struct ProfileReport {
   std::int64_t respelled = 0;  // it differs in spelling only (equal, but not identical: 1.5 and 1.50)
   std::int64_t rounded = 0;    // the modifier of the new type changes the value; counted in lossy too
   std::map<std::string, ErrorSamples> errors_by_sqlstate;
-  std::int64_t row_bytes = 0;  // size of the table's heap per row, so with its bloat
-  double seconds = 0;          // reading time
+  std::vector<IndexCollisions> collisions;  // one per unique index on the column
+  std::int64_t row_bytes = 0;               // size of the table's heap per row, so with its bloat
+  double seconds = 0;                       // reading time
   // Forecast, see forecast() in profile.cpp for the formulas.
   double rows_per_second = 0;
   std::int64_t wal_bytes_low = 0, wal_bytes_high = 0, disk_growth_bytes = 0;
   double seconds_low = 0, seconds_high = 0;
 };
+std::int64_t colliding_rows(const ProfileReport& report);
 std::string to_json(const ProfileReport& report);
 ProfileReport profile_from_json(const std::string& text);
+
+// How the collisions under one unique index are counted; without SQL where none are possible.
+struct CollisionCheck {
+  std::string index, sql;
+};
+std::vector<CollisionCheck> collision_checks(SqlSession& session, const Migration& migration,
+                                             const QualifiedName& table);
 
 class Profiler {
  public:
@@ -51,8 +69,10 @@ class Profiler {
   // As Comparator::run.
   bool run(SqlSession& session, CursorCache& cache, const PassRow& pass, std::chrono::milliseconds slice,
            const std::atomic<bool>& stop, const std::function<void(std::int64_t rows)>& progress);
-  // The sum over the ranges of an ended pass; also stored in pass.result, where later calls read it.
-  // Throws not_ready while the pass has not ended.
+  // The sum over the ranges of an ended pass; also stored in pass.result, where later calls read it. The
+  // first call counts collisions, which reads the whole table once more per unique index that is not proved:
+  // one statement without a time limit, which may be cancelled. Throws not_ready while the pass has not
+  // ended.
   ProfileReport report(SqlSession& session, std::int64_t pass);
 
  private:

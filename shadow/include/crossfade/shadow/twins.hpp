@@ -24,7 +24,8 @@ class TwinBuilder {
   TwinBuilder(const Migration& migration, QualifiedName table, Ledger ledger);
   // True when every twin is valid. Does one thing otherwise (drops a leftover, builds one index, adds or
   // validates one check). Short locks are taken with lock_timeout; a miss throws an Error with
-  // is_lock_not_available().
+  // is_lock_not_available(). Throws superseded when another runner has the
+  // migration.
   bool step(SqlSession& session, std::chrono::milliseconds lock_timeout);
   // What is missing, in words.
   std::vector<std::string> missing(SqlSession& session) const;
@@ -32,6 +33,8 @@ class TwinBuilder {
   bool not_null_check_valid(SqlSession& session) const;
 
  private:
+  bool one_step(SqlSession& session, std::chrono::milliseconds lock_timeout);
+
   Migration migration_;
   QualifiedName table_;
   Ledger ledger_;
@@ -48,8 +51,8 @@ std::string drop_twins_sql(const Migration& migration, const QualifiedName& tabl
 // nor writers.
 std::optional<std::string> next_unvalidated(SqlSession& session, const Migration& migration,
                                             const Ledger& ledger);
-void validate_constraint(SqlSession& session, const QualifiedName& table, const std::string& name,
-                         std::chrono::milliseconds lock_timeout);
+void validate_constraint(SqlSession& session, const Migration& migration, const QualifiedName& table,
+                         const std::string& name, std::chrono::milliseconds lock_timeout);
 
 // What the planner must know before the first query on the new column.
 std::string analyze_sql(const Migration& migration, const QualifiedName& table);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,10 @@ struct UnitTotals {
   std::int64_t total = 0, done = 0, rows_read = 0, rows_written = 0, chunks = 0, leftovers = 0;
 };
 UnitTotals unit_totals(SqlSession& session, std::int64_t pass);
+
+// The catch_up of an ended backfill, or a new one: ends the backfill when all its units are done, and hands
+// over what it set aside, in one transaction. Born ended when that is nothing. nullopt while units are open.
+std::optional<PassRow> open_catch_up(SqlSession& session, const Migration& migration, std::int64_t backfill);
 
 // Ends the pass when every unit is at its bound and no leftover remains; sums the counters. False when it is
 // not over.
