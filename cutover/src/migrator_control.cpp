@@ -126,10 +126,7 @@ PassRow Migrator::compare(const MigrationRef& ref) {
   auto& env = runner.env();
   const auto table = current_table(env.session, m);
   if (direction == CompareDirection::backward) resolve_misfits(env.session, m, table);
-  env.session.exec(
-      "UPDATE crossfade.migration SET last_write_xid = pg_snapshot_xmax(pg_current_snapshot())"
-      " WHERE id = $1",
-      {row.id.text});
+  StateStore(env.session).stamp_last_write(row.id);
   Comparator comparator(m, table, direction);
   const auto pass = comparator.open_pass(env.session);
   const auto estimate = estimated_rows(env.session, m.row.table_oid);
@@ -183,10 +180,7 @@ std::int64_t Migrator::repair(const MigrationRef& ref) {
   Comparator comparator(m, current_table(env.session, m), direction);
   const auto written = comparator.repair(env.session, pass->id);
   failpoint::hit("repair.after");
-  env.session.exec(
-      "UPDATE crossfade.migration SET last_write_xid = pg_snapshot_xmax(pg_current_snapshot())"
-      " WHERE id = $1",
-      {row.id.text});
+  StateStore(env.session).stamp_last_write(row.id);
   return written;
 }
 

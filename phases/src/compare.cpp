@@ -41,7 +41,7 @@ StepResult CompareHandler::replay(PhaseEnv& env, const Migration& m, std::chrono
   if (state == SweepState::held) return {StepResult::Kind::held, {}, {}};
   if (state != SweepState::at_bounds) return {StepResult::Kind::again, {}, {}};
   // Before the pass ends: if we die between the two, the pass is still open and is stamped again.
-  stamp_last_write(env, m);
+  StateStore(env.session).stamp_last_write(m.row.id);
   if (!end_sweep_pass(env.session, pass.id)) return {StepResult::Kind::again, {}, {}};
   sweep_.reset();
   failpoint::hit("replay.ended");

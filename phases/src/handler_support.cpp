@@ -6,6 +6,7 @@
 
 #include "crossfade/core/catalog.hpp"
 #include "crossfade/core/lock_attempts.hpp"
+#include "crossfade/core/state_store.hpp"
 #include "crossfade/core/tuning.hpp"
 #include "crossfade/phases/preflight.hpp"
 #include "crossfade/shadow/dependents.hpp"
@@ -136,7 +137,7 @@ StepResult run_comparison(PhaseEnv& env, const Migration& m, CompareDirection di
     return {StepResult::Kind::settled, {}, {}};
   }
   // Every write of ours so far is older than a new pass; a running one was stamped when it began.
-  if (!newest || newest->state != "running") stamp_last_write(env, m);
+  if (!newest || newest->state != "running") StateStore(env.session).stamp_last_write(m.row.id);
   Comparator comparator(m, table, direction);
   const auto pass = comparator.open_pass(env.session);
   const bool ended = comparator.run(env.session, env.cache, pass, slice, env.stop,
@@ -228,12 +229,6 @@ std::vector<Blocker> reject_blockers(PhaseEnv& env, const Migration& m) {
            never ? "" : "rejects_open",
            fmt::format("see 'crossfade rejects {0}', fix the rows, then 'crossfade rejects {0} --retry'",
                        m.row.name)}};
-}
-
-void stamp_last_write(PhaseEnv& env, const Migration& m) {
-  env.session.exec(
-      fmt::format("UPDATE crossfade.migration SET {} WHERE id = $1 AND token = $2", kStampLastWrite),
-      {m.row.id.text, env.token.text});
 }
 
 std::string raise_unless(const std::string& condition, const std::string& what) {

@@ -123,10 +123,6 @@ std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& migratio
                                         ShortLock& lock);
 // Rejects that are open now, after the notes were resolved by the caller.
 std::vector<Blocker> reject_blockers(PhaseEnv& env, const Migration& migration);
-// Remembers a transaction id at or after our last write.
-void stamp_last_write(PhaseEnv& env, const Migration& migration);
-// A SET item that does the same inside a crossing.
-inline constexpr const char* kStampLastWrite = "last_write_xid = pg_snapshot_xmax(pg_current_snapshot())";
 // PL/pgSQL: raises CF001 naming `what` unless `condition` holds.
 std::string raise_unless(const std::string& condition, const std::string& what);
 
