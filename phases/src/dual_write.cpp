@@ -62,6 +62,7 @@ StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono
       lock_.got();
     } catch (const Error& error) {
       if (!error.is_lock_not_available()) throw;
+      return {StepResult::Kind::again, {}, lock_.pause()};
     }
     return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
   }
@@ -70,6 +71,7 @@ StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono
     return {StepResult::Kind::again, {}, std::chrono::milliseconds(250)};
   }
   // The planner must know the new column before the first query on it.
+  const Interruptible interruptible(env.interruptible);
   env.session.exec(analyze_sql(m, table));
   return {StepResult::Kind::settled, {}, {}};
 }

@@ -24,6 +24,8 @@ StepResult PhaseHandler::prepare_rollback(PhaseEnv&, const Migration&) {
   return {StepResult::Kind::settled, {}, {}};
 }
 
+void PhaseHandler::before_attempt(PhaseEnv&, const Migration&) {}
+
 std::vector<Blocker> PhaseHandler::rollback_blockers(PhaseEnv&, const Migration&) { return {}; }
 
 std::vector<Blocker> unaccepted(const std::vector<Blocker>& blockers,
@@ -155,8 +157,11 @@ StepResult run_comparison(PhaseEnv& env, const Migration& m, CompareDirection di
 std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& m) {
   if (!m.row.last_write_xid) return {};
   const auto old = env.session.exec(
-      "SELECT format('pid %s (%s, %s): snapshot open since %s: %s', a.pid, a.usename, a.state, a.xact_start,"
-      " left(a.query, 80)) FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL AND a.pid <> "
+      "SELECT CASE WHEN a.backend_type IS NULL THEN"
+      " format('pid %s (%s; what it does is hidden from this role)', a.pid, a.usename)"
+      " ELSE format('pid %s (%s, %s, snapshot open for %s s, query since %s): %s', a.pid, a.usename, a.state,"
+      " round(extract(epoch FROM clock_timestamp() - a.xact_start)::numeric, 1), a.query_start,"
+      " left(a.query, 80)) END FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL AND a.pid <> "
       "pg_backend_pid()"
       " AND (a.datid IS NULL OR a.datid = (SELECT d.oid FROM pg_database d WHERE d.datname = "
       "current_database()))"
@@ -178,13 +183,19 @@ std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& m) {
 }
 
 std::optional<std::chrono::milliseconds> ShortLock::next(PhaseEnv& env, const Migration& m) {
-  const auto holders = old_holders(env.session, m.row.table_oid, m.spec.lock_timeout);
+  const auto holders = watch_.old_holders(env.session, m.row.table_oid, m.spec.lock_timeout);
+  if (++attempt_ > m.spec.switch_attempts) {
+    throw lock_attempts_exhausted(m.row.table.display(), m.spec.switch_attempts, m.spec.lock_timeout,
+                                  holders.empty() ? "lock not available" : "an older transaction holds it",
+                                  watch_.look(env.session, m.row.table_oid), unreached_);
+  }
   if (!holders.empty()) {
-    env.progress(-1, -1, "waiting for " + holders.front().who);
+    env.progress(-1, -1, "waiting for " + holders.front().text());
+    unreached_ = signal_holders(env.session, m.row.table_oid, holders, env.signals);
     return std::nullopt;
   }
   // One millisecond is as close to NOWAIT as a timeout comes.
-  return std::max(lock_wait(++attempt_, m.spec.lock_timeout), std::chrono::milliseconds(1));
+  return std::max(lock_wait(attempt_, m.spec.lock_timeout), std::chrono::milliseconds(1));
 }
 
 std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& m, const std::string& column,
@@ -198,7 +209,7 @@ std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& m, const
     return StepResult{StepResult::Kind::again, {}, {}};
   } catch (const Error& error) {
     if (!error.is_lock_not_available()) throw;
-    return StepResult{StepResult::Kind::again, {}, std::chrono::milliseconds(100)};
+    return StepResult{StepResult::Kind::again, {}, lock.pause()};
   }
 }
 

@@ -11,16 +11,20 @@
 namespace crossfade {
 
 // Short locks on the user's table outside a phase change (checks, SET NOT NULL, a broken twin): as polite as
-// the switch.
+// the switch, and bounded like it.
 class ShortLock {
  public:
-  // How long the next try may wait; nullopt while somebody older than the budget holds the table, which is
-  // told.
+  // How long the next try may wait; nullopt while somebody older than the budget holds the table, who is told
+  // and, if the operator said so, signalled. Throws lock_attempts_exhausted.
   std::optional<std::chrono::milliseconds> next(PhaseEnv& env, const Migration& migration);
+  // Before the next try after a miss.
+  std::chrono::milliseconds pause() const { return pause_after(attempt_); }
   void got() { attempt_ = 0; }
 
  private:
   int attempt_ = 0;
+  HolderWatch watch_;
+  std::vector<std::string> unreached_;
 };
 
 class PlannedHandler : public PhaseHandler {

@@ -109,6 +109,8 @@ void drop_leftover(SqlSession& session, const Migration& m, const QualifiedName&
                    const Dependent& index, std::chrono::milliseconds lock_timeout) {
   Transaction transaction(session);
   session.exec(fmt::format("SET LOCAL lock_timeout = {}", lock_timeout.count()));
+  // It blocks neither readers nor writers; a frozen client must not keep vacuum away either.
+  session.exec("SET LOCAL idle_in_transaction_session_timeout = 1000");
   session.exec(lock_against_builders_sql(table));
   if (twin_state(session, m, index) != TwinState::broken) return;
   session.commit_with(drop_twin_sql(m, table, index));

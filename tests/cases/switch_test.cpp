@@ -125,7 +125,7 @@ TEST_F(SwitchCases, ReadersAreNotHeldUpWhileAnOpenTransactionKeepsTheSwitchAway)
   InBackground switching([&] { migrator().next("m"); });
   const auto attempts = "SELECT count(*) FROM crossfade.switch_attempt WHERE to_phase = 'switched'";
   // From here on the holder is old enough that no attempt stands in the queue any more: it is named instead.
-  wait_until_true(fmt::format("SELECT EXISTS ({} AND blockers::text LIKE '%pid {} %' HAVING count(*) >= 2)",
+  wait_until_true(fmt::format("SELECT EXISTS ({} AND blockers @> '[{{\"pid\": {}}}]' HAVING count(*) >= 2)",
                               attempts, holder.backend_pid()));
   ApplicationSession reader(dsn(), "SET statement_timeout = '2s'");
   const auto before = value(attempts);
