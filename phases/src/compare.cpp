@@ -89,6 +89,11 @@ StepResult CompareHandler::refresh(PhaseEnv& env, const Migration& m, std::chron
   return resolve_and_compare(env, m, slice);
 }
 
+void CompareHandler::before_attempt(PhaseEnv& env, const Migration& m) {
+  if (const auto table = relation_name(env.session, m.row.table_oid))
+    drop_empty_notes(env.session, m, *table, NoteDirection::forward);
+}
+
 std::vector<Blocker> CompareHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
   std::vector<Blocker> blockers;
   const auto newest = newest_pass(env.session, m.row.id, "replay");

@@ -74,6 +74,7 @@ class CompareHandler : public PhaseHandler {
   StepResult refresh(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
   StepResult prepare_rollback(PhaseEnv& env, const Migration& migration) override;
   std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
+  void before_attempt(PhaseEnv& env, const Migration& migration) override;
   Crossing enter(PhaseEnv& env, const Migration& migration) override;
   Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
 
@@ -91,6 +92,7 @@ class SwitchedHandler : public PhaseHandler {
   StepResult refresh(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
   std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
   std::vector<Blocker> rollback_blockers(PhaseEnv& env, const Migration& migration) override;
+  void before_attempt(PhaseEnv& env, const Migration& migration) override;
   Crossing enter(PhaseEnv& env, const Migration& migration) override;
   Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
 

@@ -96,7 +96,7 @@ class MigrationFixture {
                    rename(before.names.new_column, after.names.new_column) +
                    fmt::format("ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL;", table_.sql(),
                                quote_identifier(after.names.old_column)) +
-                   install_backward_sql(after, table_, std::nullopt));
+                   install_backward_sql(after, table_, {}));
   }
 
  private:

@@ -3,6 +3,7 @@
 // lock, in one transaction with the phase row.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,17 @@ std::string install_forward_sql(const Migration& migration, const QualifiedName&
 // the trigger and the column.
 std::string remove_forward_sql(const Migration& migration, const QualifiedName& table);
 
+// The column's default on either side, as SQL. The old one only when it is a constant: then the old column
+// keeps it after the switch, so that an INSERT which leaves the old column out can be told from one by
+// position that gives NULL.
+struct CarriedDefault {
+  std::optional<std::string> new_sql, constant_old_sql;
+};
+
 // At the switch, after the names moved (Migration::names are those of Phase::switched): the backward
-// capture; remove_triggers_sql ran before. `default_new` is the default of the new column, if any, as SQL.
+// capture; remove_triggers_sql ran before.
 std::string install_backward_sql(const Migration& switched, const QualifiedName& table,
-                                 const std::optional<std::string>& default_new);
+                                 const CarriedDefault& carried_default);
 // At the switch back, after the names moved back.
 std::string reinstall_forward_sql(const Migration& compare, const QualifiedName& table);
 
@@ -30,6 +38,6 @@ std::string remove_capture_sql(const Migration& migration, const QualifiedName& 
 
 // The bodies, for review and for tests.
 std::string forward_body(const Migration& migration);
-std::string backward_body(const Migration& switched, const std::optional<std::string>& default_new);
+std::string backward_body(const Migration& switched, const CarriedDefault& carried_default);
 
 }  // namespace crossfade
