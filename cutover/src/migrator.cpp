@@ -276,7 +276,7 @@ PhaseReport Migrator::next(const MigrationRef& ref, const NextOptions& options) 
       if (there || is_closed(now.phase)) return {now.name, now.phase, now.status};
       runner.advance(wait);
     }
-    if (!is_closed(runner.load().row.phase)) runner.settle();
+    if (!is_closed(runner.load().row.phase)) runner.settle(wait);
     worked = true;
   }
 }

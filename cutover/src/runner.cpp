@@ -151,7 +151,20 @@ Error Runner::cause_of(const Error& error, const Migration& m) {
   return error;
 }
 
-void Runner::settle() {
+void Runner::settle(const WaitUntil& wait) {
+  while (true) {
+    try {
+      return settle_once();
+    } catch (const Error& error) {
+      // The short locks of a phase; everything else that its work waits for, it waits for by itself.
+      const bool patient = wait && std::chrono::steady_clock::now() < *wait;
+      if (!patient || error.code() != ErrorCode::lock_attempts_exhausted) throw;
+      if (setup_.listener != nullptr) setup_.listener->on_notice("waiting: " + error.message());
+    }
+  }
+}
+
+void Runner::settle_once() {
   auto m = load();
   if (m.row.status == Status::failed) {
     change_status(session_, setup_.id, Event::retry, "", env_.token);

@@ -32,11 +32,12 @@ class Runner {
   };
   explicit Runner(Setup setup);
 
-  // Works until the phase is settled; throws the Error of what it waits for or failed on.
-  void settle();
-  // Does what the settled phase owes, then changes the phase; throws the Error of a shut gate. With `wait` it
-  // waits until `wait` for what time alone brings: the soak, a fresh comparison, a lock, old snapshots.
+  // With it, settle() and advance() wait until then for what time alone brings: the soak, a fresh comparison,
+  // a lock, old snapshots.
   using WaitUntil = std::optional<std::chrono::steady_clock::time_point>;
+  // Works until the phase is settled; throws the Error of what it waits for or failed on.
+  void settle(const WaitUntil& wait = std::nullopt);
+  // Does what the settled phase owes, then changes the phase; throws the Error of a shut gate.
   void advance(const WaitUntil& wait = std::nullopt);
   void go_back();
   void reinstall_backward_capture();
@@ -46,6 +47,7 @@ class Runner {
   void check();
 
  private:
+  void settle_once();
   void pass_on_interrupt();
   void hold_while_paused();
   void fail(const std::string& reason);

@@ -152,5 +152,58 @@ TEST_F(RequestTest, DoesNotWaitForWhatNoTimeBrings) {
   EXPECT_NE(result.err.find("--confirm m"), std::string::npos) << result.err;
 }
 
+TEST_F(RequestTest, GivesWayToARollback) {
+  prepare();
+  auto waiting = launch(patient());
+  wait_for_request(old_pid());
+  succeed(back(Phase::dual_write));
+  const auto result = waiting.wait();
+  EXPECT_EQ(result.exit_status, 6) << result.err;
+  EXPECT_EQ(phase(), Phase::dual_write);
+  EXPECT_EQ(request(), nullptr);
+}
+
+TEST_F(RequestTest, WaitsOutTheSoak) {
+  make_table();
+  auto spec = read_text(spec_path());
+  spec.replace(spec.find("soak = \"0s\""), 11, "soak = \"4s\"");
+  write_text(spec_path(), spec);
+  advance_to(Phase::switched);
+  const Arguments drop{"next", "m", "--confirm", "m"};
+  EXPECT_EQ(crossfade(drop).exit_status, kRefused);
+  auto command = drop;
+  command.emplace_back("--wait");
+  auto waiting = launch(command);
+  wait_for_request("soak");
+  EXPECT_EQ(phase(), Phase::switched);
+  const auto result = waiting.wait();
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_EQ(phase(), Phase::dropped);
+}
+
+// The checks of the twins are short locks of the phase's own work.
+TEST_F(RequestTest, WaitsForTheShortLocksOfAPhaseToo) {
+  make_table({.rows = 300, .tuning = {}, .switching = "attempts = 2"});
+  advance_to(Phase::backfill);
+  ApplicationSession holder(dsn());
+  holder.run("BEGIN; SELECT count(*) FROM t");
+  wait_until_true(
+      fmt::format("SELECT clock_timestamp() - xact_start > '1 s' FROM pg_stat_activity WHERE pid = {}",
+                  holder.backend_pid()));
+  const auto refused = crossfade(next(Phase::dual_write));
+  EXPECT_EQ(refused.exit_status, kRefused);
+  EXPECT_NE(refused.err.find(fmt::format("pid {} ", holder.backend_pid())), std::string::npos) << refused.err;
+  EXPECT_EQ(phase(), Phase::dual_write);
+  auto command = next(Phase::dual_write);
+  command.emplace_back("--wait");
+  auto waiting = launch(command);
+  wait_until([&] { return waiting.err().find("waiting: table public.t") != std::string::npos; }, "the notice",
+             std::chrono::seconds(60));
+  holder.run("COMMIT");
+  const auto result = waiting.wait();
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_EQ(status(), "settled");
+}
+
 }  // namespace
 }  // namespace crossfade::test
