@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "crossfade/core/error.hpp"
 #include "crossfade/core/log.hpp"
 
 namespace crossfade {
@@ -18,7 +19,16 @@ constexpr const char* kWaiters =
     " AND $2::integer = ANY (pg_blocking_pids(l.pid))";
 }  // namespace
 
-PauseSampler::PauseSampler(Connect connect, Oid table) : connect_(std::move(connect)), table_(table) {}
+PauseSampler::PauseSampler(const Connect& connect, Oid table) : table_(table) {
+  try {
+    session_.emplace(connect("observer"));
+    session_->set_statement_timeout(std::chrono::milliseconds(1000));
+  } catch (const Error& failure) {
+    log::write(log::Level::info, "pause_not_sampled", {{"why", failure.message()}});
+    return;
+  }
+  thread_ = std::thread([this] { loop(); });
+}
 
 PauseSampler::~PauseSampler() {
   if (!thread_.joinable()) return;
@@ -33,16 +43,7 @@ PauseSampler::~PauseSampler() {
 
 void PauseSampler::begin(int our_backend_pid) {
   began_ = std::chrono::steady_clock::now();
-  if (!thread_.joinable()) {
-    try {
-      session_.emplace(connect_("observer"));
-      session_->set_statement_timeout(std::chrono::milliseconds(1000));
-      thread_ = std::thread([this] { loop(); });
-    } catch (const std::exception& failure) {
-      log::write(log::Level::info, "pause_not_sampled", {{"why", failure.what()}});
-      return;
-    }
-  }
+  if (!thread_.joinable()) return;
   {
     const std::scoped_lock lock(mutex_);
     waits_.clear();

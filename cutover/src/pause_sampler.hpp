@@ -19,8 +19,9 @@ namespace crossfade {
 class PauseSampler {
  public:
   using Connect = std::function<SqlSession(const std::string& role)>;
-  // Connects at the first attempt. When no connection can be had nothing is measured; the attempt is made.
-  PauseSampler(Connect connect, Oid table);
+  // Connects, before any attempt holds anything. When no connection can be had nothing is measured, and the
+  // attempts are made.
+  PauseSampler(const Connect& connect, Oid table);
   ~PauseSampler();
 
   // From just before the message is sent, to after its answer.
@@ -31,7 +32,6 @@ class PauseSampler {
   void loop();
   void sample();
 
-  Connect connect_;
   Oid table_;
   std::optional<SqlSession> session_;
   std::mutex mutex_;
