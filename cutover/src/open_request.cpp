@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "crossfade/core/error.hpp"
-
 namespace crossfade {
 
 namespace {
@@ -17,17 +15,11 @@ OpenRequest::OpenRequest(SqlSession& session, MigrationId id, Token token, const
 
 OpenRequest::~OpenRequest() { PhaseRequests(session_).close(id_, token_); }
 
-Error OpenRequest::cancelled(const std::string& who) const {
-  return {ErrorCode::request_cancelled,
-          fmt::format("the request for {} was cancelled{}", to_phase_, who.empty() ? "" : " by " + who),
-          "nothing changed; run the command again if it is wanted all the same"};
-}
-
 void OpenRequest::tell(const std::string& waits_for, int attempt, const std::string& blockers) {
   auto told = fmt::format("{} {} {}", attempt, waits_for, blockers);
   if (told == told_) return check();
   if (const auto who = PhaseRequests(session_).tell(id_, token_, waits_for, attempt, blockers))
-    throw cancelled(*who);
+    throw request_cancelled(to_phase_, *who);
   told_ = std::move(told);
   looked_ = std::chrono::steady_clock::now();
 }
@@ -36,7 +28,8 @@ void OpenRequest::check() {
   const auto now = std::chrono::steady_clock::now();
   if (now - looked_ < kBetweenLooks || session_.in_transaction()) return;
   looked_ = now;
-  if (const auto who = PhaseRequests(session_).cancelled_by(id_, token_)) throw cancelled(*who);
+  if (const auto who = PhaseRequests(session_).cancelled_by(id_, token_))
+    throw request_cancelled(to_phase_, *who);
 }
 
 }  // namespace crossfade

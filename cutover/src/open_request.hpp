@@ -21,8 +21,6 @@ class OpenRequest {
   void tell(const std::string& waits_for, int attempt = 0, const std::string& blockers = "[]");
   // Looks at most once in half a second whether somebody cancelled it; throws as tell does.
   void check();
-  // Whoever cancelled it may not be known any more.
-  Error cancelled(const std::string& who) const;
 
  private:
   SqlSession& session_;

@@ -140,13 +140,6 @@ Migration lock_migration(PhaseEnv& env, const MigrationId& id) {
   return m;
 }
 
-Error cancelled_error(PhaseEnv& env, const TransitionRequest& request, const Migration& m, Phase to) {
-  const auto who = PhaseRequests(env.session).cancelled_by(request.id, env.token);
-  return {ErrorCode::request_cancelled,
-          fmt::format("the request for {} was cancelled{}", to_text(to), who ? " by " + *who : ""),
-          "nothing changed; run the command again if it is wanted all the same", m.row.name};
-}
-
 // Sends effect, phase row and COMMIT as one message. The attempt has no result yet: it says why the lock was
 // not got, nothing when it was.
 Attempt commit_crossing(PhaseEnv& env, const TransitionRequest& request, const Migration& m,
@@ -184,7 +177,8 @@ Attempt commit_crossing(PhaseEnv& env, const TransitionRequest& request, const M
       throw Error(ErrorCode::not_ready, error.message(), "run the command again; it checks anew", m.row.name)
           .with_sqlstate(error.sqlstate());
     } else if (error.sqlstate() == "CF002") {
-      throw cancelled_error(env, request, m, change.to);
+      const auto who = PhaseRequests(session).cancelled_by(request.id, env.token);
+      throw request_cancelled(std::string(to_text(change.to)), who.value_or(""));
     } else {
       throw;
     }

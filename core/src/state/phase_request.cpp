@@ -126,6 +126,12 @@ bool PhaseRequests::cancel(const MigrationId& id, const std::string& who) {
              .affected_rows == 1;
 }
 
+Error request_cancelled(const std::string& to_phase, const std::string& who) {
+  return {ErrorCode::request_cancelled,
+          fmt::format("the request for {} was cancelled{}", to_phase, who.empty() ? "" : " by " + who),
+          "nothing changed; run the command again if it is wanted all the same"};
+}
+
 std::string fulfil_request_sql(const MigrationId& id, const Token& token) {
   return fmt::format(
       "DELETE FROM crossfade.request r WHERE r.migration_id = {}::uuid AND r.token = {}::uuid"

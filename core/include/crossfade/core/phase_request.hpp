@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "crossfade/core/error.hpp"
 #include "crossfade/core/ids.hpp"
 #include "crossfade/core/sql_session.hpp"
 
@@ -48,6 +49,9 @@ class PhaseRequests {
  private:
   SqlSession& session_;
 };
+
+// What a command ends with whose request was cancelled. who: empty when the row is gone.
+Error request_cancelled(const std::string& to_phase, const std::string& who);
 
 // PL/pgSQL for the transaction of the phase change: takes the request away, so that a cancel comes before or
 // too late and never in between; raises CF002 when it was cancelled.
