@@ -71,14 +71,13 @@ TEST_F(RequestTest, IsCancelledFromAnotherTerminalWhichIsNamed) {
   const auto paused = crossfade({"pause", "m", "--operator", "bob", "--json"});
   EXPECT_EQ(paused.exit_status, 0) << paused.out;
   EXPECT_EQ(json::parse(paused.out)["request_cancelled"], true);
-  EXPECT_EQ(json::parse(paused.out)["status"], "settled");
+  EXPECT_EQ(json::parse(paused.out)["status"], "paused");
   const auto result = waiting.wait();
   EXPECT_EQ(result.exit_status, kRefused);
   EXPECT_NE(result.err.find("cancelled by bob on "), std::string::npos) << result.err;
   EXPECT_EQ(request(), nullptr);
   EXPECT_EQ(phase(), Phase::compare);
-  EXPECT_EQ(status(), "settled");
-  EXPECT_EQ(crossfade({"pause", "m"}).exit_status, kRefused) << "nothing waits any more";
+  EXPECT_EQ(status(), "paused") << "and nobody enters the phase until resume";
 }
 
 TEST_F(RequestTest, WaitsNoLongerThanItWasTold) {
@@ -100,7 +99,9 @@ TEST_F(RequestTest, OfACommandThatDiedIsNotTakenForAlive) {
   waiting.wait();
   wait_until([&] { return request()["alive"] == false; }, "its end to be noticed");
   EXPECT_NE(crossfade({"status", "m"}).out.find("has ended without an answer"), std::string::npos);
-  EXPECT_EQ(crossfade({"pause", "m"}).exit_status, kRefused) << "the dead cannot be cancelled";
+  EXPECT_EQ(json::parse(crossfade({"pause", "m", "--json"}).out)["request_cancelled"], false)
+      << "the dead cannot be cancelled";
+  succeed({"resume", "m"});
   old_->run("COMMIT");
   succeed(patient());
   EXPECT_EQ(phase(), Phase::switched);
@@ -133,13 +134,16 @@ TEST_F(RequestTest, ThatIsCancelledRightBeforeTheMessageIsNotFulfilled) {
   const auto stop = gate("locked");
   auto program = launch(next(Phase::switched), "compare_to_switched.locked=wait:" + stop);
   wait_until_reached(stop, program);
-  const auto paused = crossfade({"pause", "m", "--operator", "bob"});
-  EXPECT_EQ(paused.exit_status, 0) << paused.err;
+  // It marks the request, and waits for the row of the migration, which the change has locked.
+  auto pause = launch({"pause", "m", "--operator", "bob"});
+  wait_until_true("SELECT cancelled_by LIKE 'bob on %' FROM crossfade.request");
   open(stop);
   const auto result = program.wait();
   EXPECT_EQ(result.exit_status, kRefused) << result.err;
   EXPECT_NE(result.err.find("cancelled by bob"), std::string::npos) << result.err;
+  EXPECT_EQ(pause.wait().exit_status, 0);
   EXPECT_EQ(phase(), Phase::compare);
+  succeed({"resume", "m"});
   succeed(next(Phase::switched));
 }
 

@@ -73,7 +73,7 @@ std::string pause_text(const std::vector<LockAttempt>& attempts, std::int64_t tr
   const auto found = std::ranges::find(attempts, transition, &LockAttempt::transition);
   if (found == attempts.end()) return "";
   std::string text;
-  if (found->lock_held_ms) text += fmt::format("lock held {:.1f} ms", *found->lock_held_ms);
+  if (found->lock_held_ms) text += fmt::format("{:.1f} ms", *found->lock_held_ms);
   if (found->sessions_waited > 0) {
     text += fmt::format(", {} waited, at most {:.1f} ms", found->sessions_waited,
                         found->longest_wait_ms.value_or(0));
@@ -134,8 +134,14 @@ int run_history(const Command& command, const NameArguments& arguments) {
         {{"migration", ref.name}, {"transitions", changes}, {"actions", acts}, {"lock_attempts", locks}});
     return 0;
   }
-  TextTable table(
-      {{"#", TextTable::Align::right}, {"at"}, {"event"}, {"from"}, {"to"}, {"by"}, {"pause"}, {"evidence"}});
+  TextTable table({{"#", TextTable::Align::right},
+                   {"at"},
+                   {"event"},
+                   {"from"},
+                   {"to"},
+                   {"by"},
+                   {"locked"},
+                   {"evidence"}});
   auto action = actions.begin();
   const auto add_actions_until = [&](const std::string* at) {
     // Both lists are in order, and both times are PostgreSQL's, in UTC.
