@@ -60,6 +60,8 @@ constexpr ErrorInfo kErrors[] = {
     {undefined_column, "undefined_column", 3, refuse, "The table has no column of that name."},
     {old_snapshot, "old_snapshot", 3, refuse,
      "A transaction or slot is old enough to read the shadow as it was before it was filled."},
+    {request_cancelled, "request_cancelled", 3, refuse,
+     "Somebody cancelled the phase change while it waited."},
 
     {phase_failed, "phase_failed", 4, ask_operator, "The phase is in status failed."},
     {statement_failed, "statement_failed", 4, ask_operator, "PostgreSQL refused a statement."},
@@ -96,8 +98,8 @@ bool has_class(std::string_view sqlstate, std::string_view two) { return sqlstat
 // which the guards in our own DO blocks raise. Any other class was made up by the user's RAISE … USING
 // ERRCODE.
 constexpr std::array<std::string_view, 33> kNotAboutData{
-    "00", "01", "02", "03", "08", "09", "0B", "0F", "0L", "0P", "0Z", "24", "25", "26", "27", "28",
-    "2B", "2D", "34", "3B", "3D", "3F", "40", "42", "44", "53", "55", "57", "58", "72", "F0", "XX", "CF"};
+    "00", "01", "02", "03", "08", "09", "0B", "0F", "0L", "0P", "0Z", "24", "25", "26", "27", "28", "2B",
+    "2D", "34", "3B", "3D", "3F", "40", "42", "44", "53", "55", "57", "58", "72", "F0", "XX", "CF"};
 
 }  // namespace
 
@@ -119,6 +121,11 @@ Error::Error(ErrorCode code, std::string message, std::string hint, std::string 
 Error& Error::with_sqlstate(std::string sqlstate) {
   sqlstate_ = std::move(sqlstate);
   if (code_ == ErrorCode::statement_failed && is_transient()) disposition_ = Disposition::retry;
+  return *this;
+}
+
+Error& Error::with_blockers(std::string blockers) {
+  blockers_ = std::move(blockers);
   return *this;
 }
 

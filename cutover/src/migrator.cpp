@@ -253,6 +253,12 @@ PhaseReport Migrator::next(const MigrationRef& ref, const NextOptions& options) 
   auto setup = impl_->runner_setup(row, stop_);
   setup.confirmation = options.confirm;
   Runner runner(std::move(setup));
+  Runner::WaitUntil wait;
+  if (options.wait) {
+    using Clock = std::chrono::steady_clock;
+    const bool endless = *options.wait > std::chrono::hours(24 * 365);
+    wait = endless ? Clock::time_point::max() : Clock::now() + *options.wait;
+  }
   // One step from what was seen is what was asked for. Whoever held the lease while we waited may have done
   // it.
   bool worked = row.status != Status::settled;
@@ -267,9 +273,9 @@ PhaseReport Migrator::next(const MigrationRef& ref, const NextOptions& options) 
     if (now.status == Status::settled) {
       const bool there = options.until ? *options.until == now.phase : worked;
       if (there || is_closed(now.phase)) return {now.name, now.phase, now.status};
-      runner.advance();
+      runner.advance(wait);
     }
-    if (!is_closed(runner.load().row.phase)) runner.settle();
+    if (!is_closed(runner.load().row.phase)) runner.settle(wait);
     worked = true;
   }
 }

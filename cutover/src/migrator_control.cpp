@@ -7,6 +7,7 @@
 #include "crossfade/core/catalog.hpp"
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/failpoint.hpp"
+#include "crossfade/core/phase_request.hpp"
 #include "crossfade/shadow/capture.hpp"
 #include "migrator_impl.hpp"
 
@@ -29,11 +30,21 @@ std::optional<ProfileReport> Migrator::dry_run_report(const MigrationRef& ref) {
   return profile_from_json(pass->result);
 }
 
-bool Migrator::pause(const MigrationRef& ref, const std::string& reason) {
+std::vector<LockAttempt> Migrator::lock_attempts(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "history");
+  return crossfade::lock_attempts(session, impl_->resolve(session, ref).id);
+}
+
+PauseReport Migrator::pause(const MigrationRef& ref, const std::string& reason) {
   auto session = impl_->open(ref.name, "pause");
   const auto row = impl_->resolve(session, ref);
   impl_->require_identity(session, row);
-  if (row.status == Status::paused) return false;
+  PauseReport report;
+  report.request_cancelled = PhaseRequests(session).cancel(
+      row.id, fmt::format("{} on {}", impl_->options.operator_name, impl_->options.host));
+  report.changed = report.request_cancelled;
+  report.status = row.status;
+  if (row.status == Status::paused) return report;
   const auto& who = impl_->options;
   const auto recorded = [&] {
     session.exec(
@@ -44,6 +55,7 @@ bool Migrator::pause(const MigrationRef& ref, const std::string& reason) {
                                       nlohmann::json{{"reason", reason}}.dump());
   };
   if (!change_status(session, row.id, Event::pause, reason, std::nullopt, recorded)) {
+    if (report.request_cancelled) return report;
     throw Error(ErrorCode::illegal_transition,
                 is_closed(row.phase)
                     ? fmt::format("migration {} is closed ({}); there is nothing to pause", row.name,
@@ -52,8 +64,10 @@ bool Migrator::pause(const MigrationRef& ref, const std::string& reason) {
                                   row.name, to_text(row.status), to_text(row.phase)),
                 "see 'crossfade status " + row.name + "'", row.name);
   }
+  report.changed = true;
+  report.status = Status::paused;
   CursorCache(impl_->options.redis).publish_control(row.id, "pause");
-  return true;
+  return report;
 }
 
 bool Migrator::resume(const MigrationRef& ref) {
@@ -126,10 +140,7 @@ PassRow Migrator::compare(const MigrationRef& ref) {
   auto& env = runner.env();
   const auto table = current_table(env.session, m);
   if (direction == CompareDirection::backward) resolve_misfits(env.session, m, table);
-  env.session.exec(
-      "UPDATE crossfade.migration SET last_write_xid = pg_snapshot_xmax(pg_current_snapshot())"
-      " WHERE id = $1",
-      {row.id.text});
+  StateStore(env.session).stamp_last_write(row.id);
   Comparator comparator(m, table, direction);
   const auto pass = comparator.open_pass(env.session);
   const auto estimate = estimated_rows(env.session, m.row.table_oid);
@@ -183,10 +194,10 @@ std::int64_t Migrator::repair(const MigrationRef& ref) {
   Comparator comparator(m, current_table(env.session, m), direction);
   const auto written = comparator.repair(env.session, pass->id);
   failpoint::hit("repair.after");
-  env.session.exec(
-      "UPDATE crossfade.migration SET last_write_xid = pg_snapshot_xmax(pg_current_snapshot())"
-      " WHERE id = $1",
-      {row.id.text});
+  StateStore(env.session).stamp_last_write(row.id);
+  if (direction == CompareDirection::backward) {
+    resolve_misfits(env.session, m, current_table(env.session, m));
+  }
   return written;
 }
 

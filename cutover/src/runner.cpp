@@ -66,7 +66,8 @@ Runner::Runner(Setup setup)
            setup_.accepted,
            stop_,
            interruptible_,
-           {}} {
+           {},
+           {setup_.options->cancel_blockers, setup_.options->terminate_blockers}} {
   silence_user_triggers(session_);
   const auto stored = standing(StateStore(session_).acceptances(setup_.id));
   env_.accepted.insert(env_.accepted.end(), stored.begin(), stored.end());
@@ -92,6 +93,7 @@ Migration Runner::load() {
 
 void Runner::check() {
   keeper_.check();
+  if (request_) request_->check();
   if (!setup_.stop->load()) return;
   stop_ = true;
   throw Error(ErrorCode::interrupted, "interrupted; nothing is lost", "run the command again to go on");
@@ -153,7 +155,20 @@ Error Runner::cause_of(const Error& error, const Migration& m) {
   return error;
 }
 
-void Runner::settle() {
+void Runner::settle(const WaitUntil& wait) {
+  while (true) {
+    try {
+      return settle_once();
+    } catch (const Error& error) {
+      // The short locks of a phase; everything else that its work waits for, it waits for by itself.
+      const bool patient = wait && std::chrono::steady_clock::now() < *wait;
+      if (!patient || error.code() != ErrorCode::lock_attempts_exhausted) throw;
+      if (setup_.listener != nullptr) setup_.listener->on_notice("waiting: " + error.message());
+    }
+  }
+}
+
+void Runner::settle_once() {
   auto m = load();
   if (m.row.status == Status::failed) {
     change_status(session_, setup_.id, Event::retry, "", env_.token);
@@ -247,19 +262,38 @@ void Runner::refresh(PhaseHandler& handler) {
 }
 
 TransitionRequest Runner::request(Event event) {
-  return {setup_.id,
-          event,
-          setup_.options->operator_name,
-          setup_.options->host,
-          setup_.options->cancel_blockers,
-          setup_.options->terminate_blockers,
-          [this](const std::string& sentence) {
-            if (setup_.listener != nullptr) setup_.listener->on_notice(sentence);
-          }};
+  TransitionRequest request{setup_.id, event, setup_.options->operator_name, setup_.options->host, {},
+                            {},        {}};
+  request.notice = [this](const std::string& sentence) {
+    if (setup_.listener != nullptr) setup_.listener->on_notice(sentence);
+  };
+  request.check = [this] { check(); };
+  request.tell = [this](const std::string& waits_for, int attempt, const std::string& blockers) {
+    request_->tell(waits_for, attempt, blockers);
+  };
+  return request;
+}
+
+void Runner::ask_for(std::string_view event, Phase to, int attempts, const WaitUntil& wait) {
+  PhaseRequest request;
+  request.event = std::string(event);
+  request.to_phase = std::string(to_text(to));
+  request.operator_name = setup_.options->operator_name;
+  request.host = setup_.options->host;
+  request.attempts = attempts;
+  if (wait && *wait != std::chrono::steady_clock::time_point::max()) {
+    const auto left = *wait - std::chrono::steady_clock::now();
+    request.until = fmt::format("{} ms", std::chrono::duration_cast<milliseconds>(left).count());
+  }
+  request_.reset();
+  request_.emplace(session_, setup_.id, env_.token, request);
 }
 
 void Runner::reinstall_backward_capture() {
+  const auto m = load();
+  ask_for("recapture", m.row.phase, m.spec.switch_attempts, std::nullopt);
   crossfade::reinstall_backward_capture(env_, request(Event::retry));
+  request_.reset();
   cache_.publish_control(setup_.id, "recapture");
 }
 
@@ -273,21 +307,68 @@ void Runner::change(Event event) {
   if (setup_.listener != nullptr) setup_.listener->on_phase(m.row.name, result.from, result.to);
 }
 
-void Runner::advance() {
-  const auto m = load();
-  const auto handler = make_phase_handler(m.row.phase);
-  repeat([&] { return handler->abandon_rollback(env_, m); });
-  const auto shut = unaccepted(handler->exit_blockers(env_, m), env_.accepted);
+namespace {
+// What opens without anybody doing anything about it.
+bool time_brings(ErrorCode code) {
+  return code == ErrorCode::soak_not_over || code == ErrorCode::not_ready ||
+         code == ErrorCode::old_snapshot || code == ErrorCode::lock_attempts_exhausted;
+}
+}  // namespace
+
+void Runner::advance_once(const Migration& m, PhaseHandler& handler, const WaitUntil& wait) {
+  repeat([&] { return handler.abandon_rollback(env_, m); });
+  const auto shut = unaccepted(handler.exit_blockers(env_, m), env_.accepted);
+  const auto is = [](ErrorCode code) { return [code](const Blocker& b) { return b.code == code; }; };
+  // Whoever waits is told at once what no time brings.
+  const auto confirmation = std::ranges::find_if(shut, is(ErrorCode::confirmation_missing));
+  if (wait && confirmation != shut.end()) throw error_of({*confirmation}, m.row.name);
   // What only time or a person can open is told before anything is read again for it.
-  const bool renewable = std::ranges::none_of(shut, [](const Blocker& blocker) {
-    return blocker.code == ErrorCode::soak_not_over || blocker.code == ErrorCode::confirmation_missing;
-  });
-  if (renewable) refresh(*handler);
+  if (confirmation == shut.end() && std::ranges::none_of(shut, is(ErrorCode::soak_not_over)))
+    refresh(handler);
   change(Event::advance);
+}
+
+void Runner::wait_after(const Error& shut) {
+  constexpr milliseconds kBetweenTries{1000};
+  const auto until = std::chrono::steady_clock::now() + kBetweenTries;
+  request_->tell(shut.message(), 0, shut.blockers().empty() ? "[]" : shut.blockers());
+  if (setup_.listener != nullptr && told_ != shut.message()) {
+    setup_.listener->on_notice("waiting: " + shut.message());
+    told_ = shut.message();
+  }
+  while (std::chrono::steady_clock::now() < until) {
+    check();
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+}
+
+void Runner::advance(const WaitUntil& wait) {
+  auto m = load();
+  const auto handler = make_phase_handler(m.row.phase);
+  const auto to = next_phase(m.row.phase);
+  if (to) ask_for(to_text(Event::advance), *to, m.spec.switch_attempts, wait);
+  while (true) {
+    try {
+      advance_once(m, *handler, wait);
+      break;
+    } catch (const Error& error) {
+      const bool patient = wait && request_ && std::chrono::steady_clock::now() < *wait;
+      if (!patient || !time_brings(error.code())) {
+        request_.reset();
+        throw;
+      }
+      wait_after(error);
+    }
+    m = load();
+  }
+  request_.reset();
 }
 
 void Runner::go_back() {
   const auto m = load();
+  if (const auto to = rollback_phase(m.row.phase)) {
+    ask_for(to_text(Event::rollback), *to, m.spec.switch_attempts, std::nullopt);
+  }
   const auto handler = make_phase_handler(m.row.phase);
   if (relation_name(session_, m.row.table_oid)) {
     repeat([&] { return handler->prepare_rollback(env_, m); });
@@ -296,6 +377,7 @@ void Runner::go_back() {
     if (m.row.phase == Phase::switched) refresh(*handler);
   }
   change(Event::rollback);
+  request_.reset();
 }
 
 }  // namespace crossfade

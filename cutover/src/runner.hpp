@@ -9,6 +9,7 @@
 #include "crossfade/cutover/migrator.hpp"
 #include "crossfade/phases/phase_handler.hpp"
 #include "lease_keeper.hpp"
+#include "open_request.hpp"
 #include "transition.hpp"
 
 namespace crossfade {
@@ -31,10 +32,13 @@ class Runner {
   };
   explicit Runner(Setup setup);
 
+  // With it, settle() and advance() wait until then for what time alone brings: the soak, a fresh comparison,
+  // a lock, old snapshots.
+  using WaitUntil = std::optional<std::chrono::steady_clock::time_point>;
   // Works until the phase is settled; throws the Error of what it waits for or failed on.
-  void settle();
+  void settle(const WaitUntil& wait = std::nullopt);
   // Does what the settled phase owes, then changes the phase; throws the Error of a shut gate.
-  void advance();
+  void advance(const WaitUntil& wait = std::nullopt);
   void go_back();
   void reinstall_backward_capture();
 
@@ -43,6 +47,7 @@ class Runner {
   void check();
 
  private:
+  void settle_once();
   void pass_on_interrupt();
   void hold_while_paused();
   void fail(const std::string& reason);
@@ -51,6 +56,9 @@ class Runner {
   void refresh(PhaseHandler& handler);
   void watch_fingerprint(const Migration& migration);
   TransitionRequest request(Event event);
+  void ask_for(std::string_view event, Phase to, int attempts, const WaitUntil& wait);
+  void advance_once(const Migration& migration, PhaseHandler& handler, const WaitUntil& wait);
+  void wait_after(const Error& shut);
   void change(Event event);
   void report(const Migration& migration, std::int64_t done, const std::string& note);
 
@@ -60,6 +68,8 @@ class Runner {
   std::atomic<bool> stop_{false}, interruptible_{false};
   LeaseKeeper keeper_;
   PhaseEnv env_;
+  std::optional<OpenRequest> request_;  // while a phase change is asked for
+  std::string told_;                    // what it waits for, as the listener heard it last
   std::chrono::steady_clock::time_point last_fingerprint_{};
 };
 

@@ -132,6 +132,8 @@ void add_counts(SqlSession& session, const MigrationRow& row, StatusReport& repo
                                 " AND a.to_phase = 'switched' ORDER BY a.id DESC LIMIT 1),"
                                 " (SELECT coalesce(max(waiting_sessions), 0) FROM crossfade.switch_attempt a "
                                 "WHERE a.migration_id = $1"
+                                " AND a.to_phase = 'switched'), (SELECT max(longest_wait_ms) FROM "
+                                "crossfade.switch_attempt a WHERE a.migration_id = $1"
                                 " AND a.to_phase = 'switched') FROM crossfade.switch_attempt WHERE "
                                 "migration_id = $1 AND to_phase = 'switched'",
                                 {row.id.text})
@@ -140,6 +142,8 @@ void add_counts(SqlSession& session, const MigrationRow& row, StatusReport& repo
   if (attempts[1]) report.switched.lock_held_ms = double_of(attempts[1]);
   if (attempts[2]) report.switched.lock_wait_ms = double_of(attempts[2]);
   report.switched.sessions_waited = int_of(attempts[3]);
+  if (attempts[4]) report.switched.longest_wait_ms = double_of(attempts[4]);
+  report.request = PhaseRequests(session).find(row.id);
 }
 
 std::optional<std::string> what_rollback_loses(const Migration& m, const StatusReport& report) {
@@ -324,7 +328,9 @@ std::string to_json(const StatusReport& r) {
   j["switch"] = {{"attempts", r.switched.attempts},
                  {"lock_held_ms", nullable(r.switched.lock_held_ms)},
                  {"lock_wait_ms", nullable(r.switched.lock_wait_ms)},
-                 {"sessions_waited", r.switched.sessions_waited}};
+                 {"sessions_waited", r.switched.sessions_waited},
+                 {"longest_wait_ms", nullable(r.switched.longest_wait_ms)}};
+  j["request"] = r.request ? nlohmann::ordered_json::parse(to_json(*r.request)) : nlohmann::ordered_json();
   j["drop_from"] = nullable(r.drop_from);
   j["redis"] = r.redis;
   j["strategy"] = r.strategy;

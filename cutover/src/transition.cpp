@@ -10,12 +10,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include <thread>
-
+#include "attempts.hpp"
 #include "crossfade/core/catalog.hpp"
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/lock_attempts.hpp"
 #include "crossfade/core/log.hpp"
+#include "crossfade/core/phase_request.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/shadow/transform.hpp"
 
@@ -77,15 +77,17 @@ std::string failpoint_of(Phase from, Phase to, std::string_view where) {
   return fmt::format("{}_to_{}.{}", to_text(from), to_text(to), where);
 }
 
+// Everything is in one message with COMMIT: after the first lock nothing waits for the client.
 std::string script_of(const Migration& m, const Crossing& crossing, const QualifiedName& table,
-                      const PhaseChange& change, int attempt) {
+                      const PhaseChange& change, int attempt, const std::string& fulfil) {
   const auto to = std::string(to_text(change.to));
   std::string script;
   if (crossing.locks_table)
     script += lock_and_recheck_sql(m, crossing, table, lock_wait(attempt, m.spec.lock_timeout));
-  script += crossing.statements + phase_change_sql(change);
-  if (crossing.locks_table) script += record_success_sql(m.row.id, m.row.table_oid, to, attempt);
-  return script;
+  if (!fulfil.empty()) script += fmt::format("DO {};\n", quote_literal("BEGIN\n" + fulfil + "END"));
+  if (!crossing.locks_table) return script + crossing.statements + phase_change_sql(change);
+  return script + under_one_deadline_sql(crossing.statements) + phase_change_sql(change) +
+         record_success_sql(m.row.id, m.row.table_oid, to, attempt);
 }
 
 // The phase changes whose effect is in the user's table.
@@ -125,11 +127,6 @@ void probe(PhaseEnv& env, const MigrationId& id, const std::string& xid, int old
       .with_effect(Effect::unknown);
 }
 
-struct Attempt {
-  std::optional<TransitionResult> result;
-  std::string missed;  // why the lock was not got
-};
-
 // The row, locked, and ours. Frozen between here and the one message that commits, we hold it: for no longer
 // than a newcomer waits for the lease.
 Migration lock_migration(PhaseEnv& env, const MigrationId& id) {
@@ -143,32 +140,59 @@ Migration lock_migration(PhaseEnv& env, const MigrationId& id) {
   return m;
 }
 
-// Sends effect, phase row and COMMIT as one message. Empty when committed, else why the lock was not got.
-std::string commit_crossing(PhaseEnv& env, const TransitionRequest& request, const Migration& m,
-                            const Crossing& crossing, const PhaseChange& change, int number) {
+// Sends effect, phase row and COMMIT as one message. The attempt has no result yet: it says why the lock was
+// not got, nothing when it was.
+Attempt commit_crossing(PhaseEnv& env, const TransitionRequest& request, const Migration& m,
+                        const Crossing& crossing, const PhaseChange& change, int number,
+                        PauseSampler* sampler) {
   auto& session = env.session;
   const auto table = relation_name(session, m.row.table_oid).value_or(m.row.table);
-  const auto script = script_of(m, crossing, table, change, number);
+  const auto script = script_of(m, crossing, table, change, number,
+                                request.tell ? fulfil_request_sql(request.id, env.token) : std::string());
   const auto xid = text_of(session.exec("SELECT pg_current_xact_id()").one("xid")[0]);
   if (change.from != change.to) failpoint::hit(failpoint_of(change.from, change.to, "locked"));
   const int pid = session.backend_pid();
+  Attempt attempt;
+  std::exception_ptr failure;
+  if (sampler != nullptr) sampler->begin(pid);
   try {
     session.commit_with(script);
+  } catch (const Error&) {
+    failure = std::current_exception();
+  }
+  if (sampler != nullptr) attempt.cost = sampler->end();
+  if (!failure) return attempt;
+  try {
+    std::rethrow_exception(failure);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::connection_lost && error.effect() == Effect::unknown) {
       probe(env, request.id, xid, pid);
     } else if (error.is_lock_not_available()) {
-      return "lock not available";
+      attempt.missed = "lock not available";
     } else if (error.is_query_canceled()) {
-      return "lock budget used up";
+      attempt.missed = "lock budget used up";
+    } else if (error.is_serialization_or_deadlock()) {
+      attempt.missed = "undone by the server as the victim of a deadlock";
     } else if (error.sqlstate() == "CF001") {
       throw Error(ErrorCode::not_ready, error.message(), "run the command again; it checks anew", m.row.name)
           .with_sqlstate(error.sqlstate());
+    } else if (error.sqlstate() == "CF002") {
+      const auto who = PhaseRequests(session).cancelled_by(request.id, env.token);
+      throw request_cancelled(std::string(to_text(change.to)), who.value_or(""));
     } else {
       throw;
     }
   }
-  return {};
+  return attempt;
+}
+
+// The change is durable; that its price could not be noted must not look like a failure.
+void note_cost(PhaseEnv& env, const MigrationId& id, const AttemptCost& cost) {
+  try {
+    add_cost(env.session, id, cost);
+  } catch (const Error& error) {
+    log::write(log::Level::warn, "pause_not_recorded", {{"error", std::string(error.name())}});
+  }
 }
 
 // What an operator overrode stands in the history of the change that it allowed.
@@ -179,8 +203,9 @@ std::string with_acceptances(const std::string& evidence, const std::vector<Acce
   return json.dump();
 }
 
-Attempt attempt_change(PhaseEnv& env, const TransitionRequest& request, int number) {
+Attempt attempt_change(PhaseEnv& env, const TransitionRequest& request, int number, PauseSampler* sampler) {
   TransitionResult result;
+  Attempt attempt;
   {
     Transaction transaction(env.session);
     const auto m = lock_migration(env, request.id);
@@ -190,7 +215,8 @@ Attempt attempt_change(PhaseEnv& env, const TransitionRequest& request, int numb
     if (outcome.verdict == Verdict::refused) {
       result.to = result.from;
       result.refused = world.blockers;
-      return {result, {}};
+      attempt.result = result;
+      return attempt;
     }
     if (outcome.verdict == Verdict::illegal) {
       // An operator was quicker.
@@ -214,73 +240,13 @@ Attempt attempt_change(PhaseEnv& env, const TransitionRequest& request, int numb
                              request.host,
                              with_acceptances(world.crossing.evidence, env.accepted),
                              world.crossing.assignments};
-    auto missed = commit_crossing(env, request, m, world.crossing, change, number);
-    if (!missed.empty()) return {std::nullopt, std::move(missed)};
+    attempt = commit_crossing(env, request, m, world.crossing, change, number, sampler);
+    if (!attempt.missed.empty()) return attempt;
   }
   failpoint::hit(failpoint_of(result.from, result.to, "sent"));
-  return {result, {}};
-}
-
-// True when an attempt may be made now. Otherwise the holders are named, and signalled if the operator asked
-// for it.
-bool way_is_free(PhaseEnv& env, const TransitionRequest& request, const Migration& m, const std::string& to,
-                 int attempt) {
-  const auto holders = old_holders(env.session, m.row.table_oid, m.spec.lock_timeout);
-  if (holders.empty()) return true;
-  record_miss(env.session, request.id, to, attempt, "older holder", holders);
-  if (request.notice) request.notice(fmt::format("attempt {}: waiting for {}", attempt, holders.front().who));
-  if (!request.cancel_blockers && !request.terminate_blockers) return false;
-  for (const auto& holder : holders) {
-    if (!holder.may_be_signalled) continue;
-    const bool idle = holder.who.find("idle in transaction") != std::string::npos;
-    // A cancel does nothing to an idle transaction.
-    const bool terminate = request.terminate_blockers && (idle || !request.cancel_blockers);
-    env.session.exec(
-        terminate ? "SELECT pg_terminate_backend($1::integer)" : "SELECT pg_cancel_backend($1::integer)",
-        {std::to_string(holder.pid)});
-  }
-  return false;
-}
-
-std::string holders_text(PhaseEnv& env, const Migration& m) {
-  std::string text;
-  for (const auto& holder : old_holders(env.session, m.row.table_oid, m.spec.lock_timeout)) {
-    text += (text.empty() ? "; held by " : ", ") + holder.who;
-  }
-  return text;
-}
-
-}  // namespace
-
-namespace {
-
-// Repeats `attempt` until it gives a result; bounded by the spec, polite about who holds the table.
-TransitionResult with_lock_attempts(PhaseEnv& env, const TransitionRequest& request, const Migration& m,
-                                    const std::string& to, const std::function<Attempt(int)>& attempt_once) {
-  std::string missed;
-  for (int attempt = 1; attempt <= m.spec.switch_attempts; ++attempt) {
-    if (env.stop) throw Error(ErrorCode::interrupted, "interrupted before the phase change", "", m.row.name);
-    if (way_is_free(env, request, m, to, attempt)) {
-      auto tried = attempt_once(attempt);
-      if (tried.result) return *tried.result;
-      missed = tried.missed;
-      record_miss(env.session, request.id, to, attempt, missed, {});
-      // A miss that queued nobody is the normal way under load and no news.
-      if (request.notice && lock_wait(attempt, m.spec.lock_timeout).count() > 0) {
-        request.notice(fmt::format("attempt {} of {}: {}", attempt, m.spec.switch_attempts, missed));
-      }
-    } else {
-      missed = "a transaction older than the lock budget holds the table";
-      std::this_thread::sleep_for(milliseconds(100));
-    }
-    std::this_thread::sleep_for(pause_after(attempt));
-  }
-  throw Error(
-      ErrorCode::lock_attempts_exhausted,
-      fmt::format("table {} could not be locked in {} attempts of {} ms ({}){}", m.row.table.display(),
-                  m.spec.switch_attempts, m.spec.lock_timeout.count(), missed, holders_text(env, m)),
-      "nothing changed; try again, or end the holders with --cancel-blockers or --terminate-blockers",
-      m.row.table.display());
+  note_cost(env, request.id, attempt.cost);
+  attempt.result = result;
+  return attempt;
 }
 
 }  // namespace
@@ -293,9 +259,10 @@ std::string lock_and_recheck_sql(const Migration& m, const Crossing& crossing, c
                         " MESSAGE = 'the table was renamed or replaced'; END IF;\n",
                         quote_literal(table.sql()), m.row.table_oid.value) +
                     crossing.recheck + "END";
-  auto tables = table.sql();
-  for (const auto& other : crossing.also_locks) tables += ", " + other;
-  return lock_table_sql(tables, wait, crossing.before_lock) + fmt::format("DO {};\n", quote_literal(body));
+  std::vector<std::string> tables{table.sql()};
+  tables.insert(tables.end(), crossing.also_locks.begin(), crossing.also_locks.end());
+  return lock_tables_sql(tables, wait, m.spec.lock_timeout, crossing.before_lock) +
+         fmt::format("DO {};\n", quote_literal(body));
 }
 
 TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request) {
@@ -313,10 +280,14 @@ TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request) {
   if (World world(env, m, request.event); !world.gate_open(m.row.phase, *target)) {
     return {m.row.phase, m.row.phase, m.row.status, world.blockers};
   }
-  const auto once = [&](int attempt) { return attempt_change(env, request, attempt); };
+  const auto once = [&](int attempt, PauseSampler& sampler) {
+    // Shortly before: what can be answered outside the lock is not left for it.
+    make_phase_handler(m.row.phase)->before_attempt(env, m);
+    return attempt_change(env, request, attempt, &sampler);
+  };
   const auto to = std::string(to_text(*target));
   const auto at_once = [&] {
-    auto tried = once(1);
+    auto tried = attempt_change(env, request, 1, nullptr);
     if (tried.result) return *tried.result;
     throw Error(ErrorCode::busy, "the state of the migration is locked by another session: " + tried.missed,
                 "run the command again", m.row.name);
@@ -332,16 +303,18 @@ TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request) {
 void reinstall_backward_capture(PhaseEnv& env, const TransitionRequest& request) {
   const auto m = migration_of(StateStore(env.session).get(request.id));
   const auto phase = std::string(to_text(m.row.phase));
-  with_lock_attempts(env, request, m, phase, [&](int attempt) -> Attempt {
+  with_lock_attempts(env, request, m, phase, [&](int number, PauseSampler& sampler) {
     Transaction transaction(env.session);
     const auto locked = lock_migration(env, request.id);
     const auto crossing = recapture_crossing(env, locked);
     const PhaseChange change{locked.row.id,   locked.row.phase,  locked.row.phase,
                              Status::running, "recapture",       request.operator_name,
                              request.host,    crossing.evidence, crossing.assignments};
-    auto missed = commit_crossing(env, request, locked, crossing, change, attempt);
-    if (!missed.empty()) return {std::nullopt, std::move(missed)};
-    return {TransitionResult{locked.row.phase, locked.row.phase, Status::running, {}}, {}};
+    auto attempt = commit_crossing(env, request, locked, crossing, change, number, &sampler);
+    if (!attempt.missed.empty()) return attempt;
+    note_cost(env, request.id, attempt.cost);
+    attempt.result = TransitionResult{locked.row.phase, locked.row.phase, Status::running, {}};
+    return attempt;
   });
 }
 

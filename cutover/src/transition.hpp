@@ -15,8 +15,12 @@ struct TransitionRequest {
   MigrationId id;
   Event event = Event::advance;
   std::string operator_name, host;
-  bool cancel_blockers = false, terminate_blockers = false;
   std::function<void(const std::string&)> notice;
+  // Throws what should end it: an interrupt, a lost lease, a cancelled request.
+  std::function<void()> check;
+  // What it waits for now, for whoever looks; throws request_cancelled. Present when a row of
+  // crossfade.request stands for it, which the phase change takes away in its own transaction.
+  std::function<void(const std::string& waits_for, int attempt, const std::string& blockers)> tell;
 };
 
 struct TransitionResult {

@@ -62,7 +62,7 @@ StepResult BackfillHandler::step(PhaseEnv& env, const Migration& m, std::chrono:
   }
   sweep_.reset();
   const auto resolution = resolve_rejects(env.session, m, table, env.token, [] {});
-  stamp_last_write(env, m);
+  StateStore(env.session).stamp_last_write(m.row.id);
   auto blockers = unaccepted(reject_blockers(env, m), env.accepted);
   if (!blockers.empty()) return {StepResult::Kind::waiting, std::move(blockers), {}};
   if (!resolution.complete) return {StepResult::Kind::again, {}, std::chrono::milliseconds(100)};

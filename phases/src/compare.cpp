@@ -41,7 +41,7 @@ StepResult CompareHandler::replay(PhaseEnv& env, const Migration& m, std::chrono
   if (state == SweepState::held) return {StepResult::Kind::held, {}, {}};
   if (state != SweepState::at_bounds) return {StepResult::Kind::again, {}, {}};
   // Before the pass ends: if we die between the two, the pass is still open and is stamped again.
-  stamp_last_write(env, m);
+  StateStore(env.session).stamp_last_write(m.row.id);
   if (!end_sweep_pass(env.session, pass.id)) return {StepResult::Kind::again, {}, {}};
   sweep_.reset();
   failpoint::hit("replay.ended");
@@ -89,6 +89,11 @@ StepResult CompareHandler::resolve_and_compare(PhaseEnv& env, const Migration& m
 
 StepResult CompareHandler::refresh(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
   return resolve_and_compare(env, m, slice);
+}
+
+void CompareHandler::before_attempt(PhaseEnv& env, const Migration& m) {
+  if (const auto table = relation_name(env.session, m.row.table_oid))
+    drop_empty_notes(env.session, m, *table, NoteDirection::forward);
 }
 
 std::vector<Blocker> CompareHandler::exit_blockers(PhaseEnv& env, const Migration& m) {

@@ -47,6 +47,7 @@ StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono
   if (auto violated = check_blockers(env, m, m.names.new_column); !violated.empty())
     return {StepResult::Kind::failed, std::move(violated), {}};
   // The planner must know the new column before the first query on it.
+  const Interruptible interruptible(env.interruptible);
   env.session.exec(analyze_sql(m, table));
   return {StepResult::Kind::settled, {}, {}};
 }

@@ -6,6 +6,7 @@
 
 #include "crossfade/core/catalog.hpp"
 #include "crossfade/core/lock_attempts.hpp"
+#include "crossfade/core/state_store.hpp"
 #include "crossfade/core/tuning.hpp"
 #include "crossfade/phases/preflight.hpp"
 #include "crossfade/shadow/dependents.hpp"
@@ -26,6 +27,8 @@ StepResult PhaseHandler::prepare_rollback(PhaseEnv&, const Migration&) {
 StepResult PhaseHandler::abandon_rollback(PhaseEnv&, const Migration&) {
   return {StepResult::Kind::settled, {}, {}};
 }
+
+void PhaseHandler::before_attempt(PhaseEnv&, const Migration&) {}
 
 std::vector<Blocker> PhaseHandler::rollback_blockers(PhaseEnv&, const Migration&) { return {}; }
 
@@ -140,7 +143,7 @@ StepResult run_comparison(PhaseEnv& env, const Migration& m, CompareDirection di
     return {StepResult::Kind::settled, {}, {}};
   }
   // Every write of ours so far is older than a new pass; a running one was stamped when it began.
-  if (!newest || newest->state != "running") stamp_last_write(env, m);
+  if (!newest || newest->state != "running") StateStore(env.session).stamp_last_write(m.row.id);
   Comparator comparator(m, table, direction);
   const auto pass = comparator.open_pass(env.session);
   const bool ended = comparator.run(env.session, env.cache, pass, slice, env.stop,
@@ -158,8 +161,11 @@ StepResult run_comparison(PhaseEnv& env, const Migration& m, CompareDirection di
 std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& m) {
   if (!m.row.last_write_xid) return {};
   const auto old = env.session.exec(
-      "SELECT format('pid %s (%s, %s): snapshot open since %s: %s', a.pid, a.usename, a.state, a.xact_start,"
-      " left(a.query, 80)) FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL AND a.pid <> "
+      "SELECT CASE WHEN a.backend_type IS NULL THEN"
+      " format('pid %s (%s; what it does is hidden from this role)', a.pid, a.usename)"
+      " ELSE format('pid %s (%s, %s, snapshot open for %s s, query since %s): %s', a.pid, a.usename, a.state,"
+      " round(extract(epoch FROM clock_timestamp() - a.xact_start)::numeric, 1), a.query_start,"
+      " left(a.query, 80)) END FROM pg_stat_activity a WHERE a.backend_xmin IS NOT NULL AND a.pid <> "
       "pg_backend_pid()"
       " AND (a.datid IS NULL OR a.datid = (SELECT d.oid FROM pg_database d WHERE d.datname = "
       "current_database()))"
@@ -181,13 +187,19 @@ std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& m) {
 }
 
 std::optional<std::chrono::milliseconds> ShortLock::next(PhaseEnv& env, const Migration& m) {
-  const auto holders = old_holders(env.session, m.row.table_oid, m.spec.lock_timeout);
+  const auto holders = watch_.old_holders(env.session, m.row.table_oid, m.spec.lock_timeout);
+  if (++attempt_ > m.spec.switch_attempts) {
+    throw lock_attempts_exhausted(m.row.table.display(), m.spec.switch_attempts, m.spec.lock_timeout,
+                                  holders.empty() ? "lock not available" : "an older transaction holds it",
+                                  watch_.look(env.session, m.row.table_oid), unreached_);
+  }
   if (!holders.empty()) {
-    env.progress(-1, -1, "waiting for " + holders.front().who);
+    env.progress(-1, -1, "waiting for " + holders.front().text());
+    unreached_ = signal_holders(env.session, m.row.table_oid, holders, env.signals);
     return std::nullopt;
   }
   // One millisecond is as close to NOWAIT as a timeout comes.
-  return std::max(lock_wait(++attempt_, m.spec.lock_timeout), std::chrono::milliseconds(1));
+  return std::max(lock_wait(attempt_, m.spec.lock_timeout), std::chrono::milliseconds(1));
 }
 
 StepResult with_short_lock(PhaseEnv& env, const Migration& m, ShortLock& lock,
@@ -202,7 +214,7 @@ StepResult with_short_lock(PhaseEnv& env, const Migration& m, ShortLock& lock,
     return {settled ? StepResult::Kind::settled : StepResult::Kind::again, {}, {}};
   } catch (const Error& error) {
     if (!error.is_lock_not_available()) throw;
-    return {StepResult::Kind::again, {}, std::chrono::milliseconds(100)};
+    return {StepResult::Kind::again, {}, lock.pause()};
   }
 }
 
@@ -274,12 +286,6 @@ std::vector<Blocker> reject_blockers(PhaseEnv& env, const Migration& m) {
            never ? "" : "rejects_open",
            fmt::format("see 'crossfade rejects {0}', fix the rows, then 'crossfade rejects {0} --retry'",
                        m.row.name)}};
-}
-
-void stamp_last_write(PhaseEnv& env, const Migration& m) {
-  env.session.exec(
-      fmt::format("UPDATE crossfade.migration SET {} WHERE id = $1 AND token = $2", kStampLastWrite),
-      {m.row.id.text, env.token.text});
 }
 
 std::string raise_unless(const std::string& condition, const std::string& what) {

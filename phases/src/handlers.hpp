@@ -11,16 +11,20 @@
 namespace crossfade {
 
 // Short locks on the user's table outside a phase change (checks, SET NOT NULL, a broken twin): as polite as
-// the switch.
+// the switch, and bounded like it.
 class ShortLock {
  public:
-  // How long the next try may wait; nullopt while somebody older than the budget holds the table, which is
-  // told.
+  // How long the next try may wait; nullopt while somebody older than the budget holds the table, who is told
+  // and, if the operator said so, signalled. Throws lock_attempts_exhausted.
   std::optional<std::chrono::milliseconds> next(PhaseEnv& env, const Migration& migration);
+  // Before the next try after a miss.
+  std::chrono::milliseconds pause() const { return pause_after(attempt_); }
   void got() { attempt_ = 0; }
 
  private:
   int attempt_ = 0;
+  HolderWatch watch_;
+  std::vector<std::string> unreached_;
 };
 
 // Around a statement that runs for long and may be cancelled when the operator interrupts.
@@ -84,6 +88,7 @@ class CompareHandler : public PhaseHandler {
   StepResult refresh(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice) override;
   StepResult prepare_rollback(PhaseEnv& env, const Migration& migration) override;
   std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
+  void before_attempt(PhaseEnv& env, const Migration& migration) override;
   Crossing enter(PhaseEnv& env, const Migration& migration) override;
   Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
 
@@ -103,6 +108,7 @@ class SwitchedHandler : public PhaseHandler {
   StepResult prepare_rollback(PhaseEnv& env, const Migration& migration) override;
   std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) override;
   std::vector<Blocker> rollback_blockers(PhaseEnv& env, const Migration& migration) override;
+  void before_attempt(PhaseEnv& env, const Migration& migration) override;
   Crossing enter(PhaseEnv& env, const Migration& migration) override;
   Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
 
@@ -146,10 +152,6 @@ std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& migratio
                                         ShortLock& lock);
 // Rejects that are open now, after the notes were resolved by the caller.
 std::vector<Blocker> reject_blockers(PhaseEnv& env, const Migration& migration);
-// Remembers a transaction id at or after our last write.
-void stamp_last_write(PhaseEnv& env, const Migration& migration);
-// A SET item that does the same inside a crossing.
-inline constexpr const char* kStampLastWrite = "last_write_xid = pg_snapshot_xmax(pg_current_snapshot())";
 // PL/pgSQL: raises CF001 naming `what` unless `condition` holds.
 std::string raise_unless(const std::string& condition, const std::string& what);
 

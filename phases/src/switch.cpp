@@ -14,6 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "crossfade/core/catalog.hpp"
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/core/tuning.hpp"
@@ -38,15 +39,16 @@ Migration in_phase(const Migration& m, Phase phase) {
 enum class Notes { must_be_read, are_accepted };
 
 // Re-checked under the lock: nothing relevant changed since the comparison that counts began, and no writer
-// has left a note that nobody looked at (after accepted misfits more of them are no news).
-std::string recheck(PhaseEnv& env, const Migration& m, CompareDirection direction, Notes notes) {
+// has left a row that cannot be carried (after accepted misfits more of them are no news).
+std::string recheck(PhaseEnv& env, const Migration& m, const QualifiedName& table, CompareDirection direction,
+                    Notes notes) {
   const auto pass = newest_pass(env.session, m.row.id, "compare", to_text(direction));
   const auto fingerprint = pass ? pass->fingerprint : std::string("{}");
   auto sql = raise_unless(fmt::format("{} = {}::jsonb", fingerprint_sql(m), quote_literal(fingerprint)),
                           "the table, its triggers or its functions changed since the comparison began");
   if (notes == Notes::must_be_read) {
-    sql += raise_unless(unresolved_notes_sql(m.row.id, to_text(direction)) + " = 0",
-                        "a row that cannot be carried was written since the comparison");
+    sql += notes_are_empty_sql(
+        m, table, direction == CompareDirection::forward ? NoteDirection::forward : NoteDirection::backward);
   }
   return sql;
 }
@@ -61,13 +63,17 @@ std::string rename(const QualifiedName& table, const std::string& from, const st
                      quote_identifier(to));
 }
 
-NewDefault new_default(const Ledger& ledger) {
-  const auto* value = ledger.find(DependentKind::default_value);
-  const bool drawn = ledger.find(DependentKind::identity) != nullptr;
-  return {value ? value->new_sql : std::nullopt, drawn || (value && value->from_sequence)};
-}
-
 bool type_changes(const Migration& m) { return m.binding.column.old_type != m.binding.column.new_type; }
+
+// A constant is kept as a literal; what is computed anew for each row as a cast of its expression, and that
+// cannot be recognised in a row.
+CarriedDefault carried_default(const Ledger& ledger) {
+  if (ledger.find(DependentKind::identity) != nullptr) return {std::nullopt, std::nullopt, true};
+  const auto* entry = ledger.find(DependentKind::default_value);
+  if (entry == nullptr || !entry->new_sql) return {};
+  if (entry->from_sequence) return {entry->new_sql, std::nullopt, true};
+  return {entry->new_sql, entry->new_sql->starts_with("CAST(") ? std::nullopt : entry->old_sql, false};
+}
 
 std::string refreshed_fingerprint(const Migration& m) { return "fingerprint = " + fingerprint_sql(m); }
 
@@ -138,7 +144,7 @@ Crossing switch_crossing(PhaseEnv& env, const Migration& m, const DependentMarks
   }
   crossing.before_lock += sequences_over_sql(ledger);
   crossing.also_locks = locked_beside(ledger);
-  crossing.recheck = recheck(env, m, CompareDirection::forward, notes_policy(env, "rejects_open"));
+  crossing.recheck = recheck(env, m, table, CompareDirection::forward, notes_policy(env, "rejects_open"));
   crossing.recheck += raise_unless(
       fmt::format("{} = {}", dependents_mark_sql(m, marks.view_oids), quote_literal(marks.others)),
       "something that hangs on the column was added or changed");
@@ -147,7 +153,7 @@ Crossing switch_crossing(PhaseEnv& env, const Migration& m, const DependentMarks
                         rename(table, m.names.old_column, column.retired_name) +
                         rename(table, m.names.new_column, column.name) +
                         carry_over_sql(after, table, ledger, not_null_check_valid) +
-                        install_backward_sql(after, table, new_default(ledger));
+                        install_backward_sql(after, table, carried_default(ledger));
   if (type_changes(m)) crossing.statements += recreate_user_triggers_sql(env.session, m, table);
   crossing.assignments = {refreshed_fingerprint(after)};
   if (const auto pass = newest_pass(env.session, m.row.id, "compare")) {
@@ -170,7 +176,7 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
   crossing.locks_table = true;
   crossing.before_lock = let_go_views_sql(ledger) + sequences_back_sql(ledger);
   crossing.also_locks = locked_beside(ledger);
-  crossing.recheck = recheck(env, m, CompareDirection::backward, notes_policy(env, "misfits_open"));
+  crossing.recheck = recheck(env, m, table, CompareDirection::backward, notes_policy(env, "misfits_open"));
   crossing.statements = remove_triggers_sql(m, table) + let_go_sql(table, ledger) +
                         rename(table, m.names.new_column, column.shadow_name) +
                         rename(table, m.names.old_column, column.name) +
@@ -227,6 +233,11 @@ StepResult SwitchedHandler::refresh(PhaseEnv& env, const Migration& m, std::chro
   return run_comparison(env, m, CompareDirection::backward, slice);
 }
 
+void SwitchedHandler::before_attempt(PhaseEnv& env, const Migration& m) {
+  if (const auto table = relation_name(env.session, m.row.table_oid))
+    drop_empty_notes(env.session, m, *table, NoteDirection::backward);
+}
+
 std::vector<Blocker> SwitchedHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
   std::vector<Blocker> blockers;
   if (const auto left = soak_left_seconds(env, m); left > 0) {
@@ -260,12 +271,19 @@ std::vector<Blocker> SwitchedHandler::rollback_blockers(PhaseEnv& env, const Mig
   if (misfits > 0) {
     // Accepted, they come back as NULL, which this column cannot hold.
     const bool never = m.binding.column.not_null;
-    blockers.push_back(
-        {ErrorCode::rollback_refused,
-         fmt::format("{} values written since the switch do not fit the old column{}", misfits,
-                     never ? ", which is NOT NULL" : " and would be lost"),
-         never ? "" : "misfits_open",
-         fmt::format("see 'crossfade misfits {}'{}", m.row.name, never ? " and change them first" : "")});
+    // Without a way back only a person knows the old value. Written under the retired name it is carried
+    // forward as any write by position, so that the two sides agree again.
+    const auto change = m.binding.column.one_way
+                            ? fmt::format(
+                                  " and give each of those rows its old value: UPDATE {} SET {} = … WHERE"
+                                  " …; the new value follows from it",
+                                  m.row.table.display(), display_identifier(m.names.old_column))
+                            : std::string(" and change them first");
+    blockers.push_back({ErrorCode::rollback_refused,
+                        fmt::format("{} values written since the switch do not fit the old column{}", misfits,
+                                    never ? ", which is NOT NULL" : " and would be lost"),
+                        never ? "" : "misfits_open",
+                        fmt::format("see 'crossfade misfits {}'{}", m.row.name, never ? change : "")});
   }
   if (m.binding.column.one_way) {
     blockers.push_back(
@@ -294,7 +312,7 @@ Crossing recapture_crossing(PhaseEnv& env, const Migration& m) {
   Crossing crossing;
   crossing.locks_table = true;
   crossing.statements =
-      remove_triggers_sql(m, table) + install_backward_sql(m, table, new_default(ledger)) +
+      remove_triggers_sql(m, table) + install_backward_sql(m, table, carried_default(ledger)) +
       fmt::format(
           "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {}::uuid AND kind = 'compare';\n",
           quote_literal(m.row.id.text));

@@ -163,7 +163,8 @@ bool may_round(const ColumnBinding& column) {
 }
 }  // namespace
 
-std::string backward_body(const Migration& m, const NewDefault& default_new) {
+std::string backward_body(const Migration& m, const CarriedDefault& carried_default) {
+  const auto& default_new = carried_default.new_sql;
   const auto& column = m.binding.column;
   const auto new_value = "NEW." + quote_identifier(m.names.new_column);
   const auto old_value = "NEW." + quote_identifier(m.names.old_column);
@@ -202,15 +203,25 @@ std::string backward_body(const Migration& m, const NewDefault& default_new) {
   // What a sequence gave cannot be told from what a statement gave. The predecessor is written by position
   // only, and then it is what was meant.
   const auto ungiven =
-      default_new.from_sequence
+      carried_default.from_sequence
           ? std::string("true")
           : fmt::format("{} IS NULL{}", new_value,
-                        default_new.sql ? " OR NOT " + image_differs(new_value, *default_new.sql) : "");
+                        default_new ? " OR NOT " + image_differs(new_value, *default_new) : "");
   const auto disagree = fmt::format(
       "RAISE EXCEPTION 'column % and its predecessor % were both written and disagree', {}, {}\n"
       "      USING ERRCODE = 'integrity_constraint_violation',"
       " HINT = 'a crossfade migration is in progress: write only the column, by name';",
       quote_literal(m.names.new_column), quote_literal(m.names.old_column));
+  // What an INSERT that names the column leaves in the old one: NULL, or its constant default. With such a
+  // default NULL was given by position, and is meant, unless the new column was given too (a copy of whole
+  // rows: there NULL is the old side of a misfit).
+  const auto& default_old = carried_default.constant_old_sql;
+  const auto left_out =
+      default_old
+          ? fmt::format("NOT {} OR {} IS NULL AND NOT ({})",
+                        image_differs(old_value, fmt::format("({})::{}", *default_old, column.old_type)),
+                        old_value, ungiven)
+          : fmt::format("{} IS NULL", old_value);
   // A non-null old value in an INSERT, or an old value that changes alone, is a write by position or column
   // number.
   return fmt::format(
@@ -219,7 +230,7 @@ std::string backward_body(const Migration& m, const NewDefault& default_new) {
   exact boolean;
 BEGIN
   IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
-    IF {old} IS NULL THEN
+    IF {left_out} THEN
       {back}
       RETURN NEW;
     END IF;
@@ -251,8 +262,8 @@ BEGIN
   END IF;
   RETURN NEW;
 END)",
-      fmt::arg("old_type", column.old_type), fmt::arg("old", old_value), fmt::arg("back", carry_back),
-      fmt::arg("forward", carry_forward), fmt::arg("ungiven", ungiven),
+      fmt::arg("left_out", left_out), fmt::arg("old_type", column.old_type), fmt::arg("old", old_value),
+      fmt::arg("back", carry_back), fmt::arg("forward", carry_forward), fmt::arg("ungiven", ungiven),
       fmt::arg("new_changed", image_differs(new_value, new_before)),
       fmt::arg("old_changed", image_differs(old_value, old_before)), fmt::arg("other_inputs", other_inputs),
       fmt::arg("given_differs", image_differs("given", old_value)),
@@ -281,8 +292,13 @@ std::string remove_forward_sql(const Migration& m, const QualifiedName& table) {
 }
 
 std::string install_backward_sql(const Migration& m, const QualifiedName& table,
-                                 const NewDefault& default_new) {
-  return function_sql(m, backward_body(m, default_new)) + trigger_sql(m, table, not_our_write(m));
+                                 const CarriedDefault& carried_default) {
+  std::string sql;
+  if (carried_default.constant_old_sql) {
+    sql = fmt::format("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT {};\n", table.sql(),
+                      quote_identifier(m.names.old_column), *carried_default.constant_old_sql);
+  }
+  return sql + function_sql(m, backward_body(m, carried_default)) + trigger_sql(m, table, not_our_write(m));
 }
 
 std::string reinstall_forward_sql(const Migration& m, const QualifiedName& table) {

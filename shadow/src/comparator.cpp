@@ -183,7 +183,6 @@ std::vector<DifferenceRow> Comparator::differences(SqlSession& session, std::int
 }
 
 std::int64_t Comparator::repair(SqlSession& session, std::int64_t pass) {
-  if (direction_ == CompareDirection::backward && !migration_.binding.column.backward) return 0;
   const auto sql = repair_sql(migration_, table_, direction_);
   const RepairTimeouts timeouts(session);
   std::int64_t repaired = 0;

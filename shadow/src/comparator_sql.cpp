@@ -116,11 +116,28 @@ Repair forward_repair(const Migration& m) {
   return {m.names.new_column, value, differs_sql(m.binding.column.new_type, new_sql(m), value)};
 }
 
-// The verdict '' says that backward can be evaluated. The old side of a misfit is owed nothing.
+// NULL where there is no way back, as the capture leaves it. The old side of a misfit is owed nothing.
 Repair backward_repair(const Migration& m) {
-  return {m.names.old_column, call_sql(*m.binding.column.backward, m.names, "t"),
-          fmt::format("{} = '' AND NOT {}", backward_verdict(m, Tolerance::tolerant),
-                      open_row_sql(m, "misfit", ""))};
+  const auto& backward = m.binding.column.backward;
+  std::string value = "NULL";
+  if (backward) {
+    value = call_sql(*backward, m.names, "t");
+    if (!backward->try_function.empty()) {
+      value = fmt::format("CASE WHEN {} IS NULL THEN {} END", try_call_sql(*backward, m.names, "t"), value);
+    }
+  }
+  return {m.names.old_column, value,
+          fmt::format("coalesce({} <> {}, false) AND NOT {}", backward_verdict(m, Tolerance::tolerant),
+                      quote_literal(kExcepted), open_row_sql(m, "misfit", ""))};
+}
+
+// What was written while the backward capture was off left no note. With one the row is looked at, and
+// becomes a misfit when it cannot be carried; otherwise the note goes away.
+std::string noted_by_repair_sql(const Migration& m) {
+  return fmt::format(
+      ",\nnoted AS (INSERT INTO crossfade.reject_note (migration_id, direction, key, sqlstate, message)"
+      " SELECT {}::uuid, 'backward', $1::text[], '22000', 'found by a repair' FROM written RETURNING 1)",
+      quote_literal(m.row.id.text));
 }
 
 std::string hash_sql(const std::string& value) {
@@ -182,10 +199,11 @@ written AS (
   WHERE mark.mark IS NOT NULL AND {key} AND {condition} RETURNING 1),
 closed AS (
   UPDATE crossfade.difference SET repaired_at = clock_timestamp()
-  WHERE pass_id = $3::bigint AND key = $1::text[] AND EXISTS (SELECT 1 FROM written) RETURNING 1)
+  WHERE pass_id = $3::bigint AND key = $1::text[] AND EXISTS (SELECT 1 FROM written) RETURNING 1){noted}
 UPDATE crossfade.pass SET repairs = repairs + 1 WHERE id = $3::bigint AND EXISTS (SELECT 1 FROM closed))sql",
       fmt::arg("table", table.sql()), fmt::arg("side", quote_identifier(side)), fmt::arg("value", value),
-      fmt::arg("key", key_equals_sql(m.binding.key, "t", "$1::text[]")), fmt::arg("condition", condition));
+      fmt::arg("key", key_equals_sql(m.binding.key, "t", "$1::text[]")), fmt::arg("condition", condition),
+      fmt::arg("noted", direction == CompareDirection::backward ? noted_by_repair_sql(m) : std::string()));
 }
 
 std::string values_sql(const Migration& m, const QualifiedName& table) {

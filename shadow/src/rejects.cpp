@@ -131,7 +131,7 @@ constexpr std::chrono::milliseconds kRowWait{250};
 
 }  // namespace
 
-std::string reject_state_sql(const Migration& m, const QualifiedName& table) {
+std::string reject_state_sql(const Migration& m, const QualifiedName& table, std::string_view key) {
   const auto& column = m.binding.column;
   const auto failure = try_call_sql(column.forward, m.names, "t");
   return fmt::format(
@@ -139,7 +139,32 @@ std::string reject_state_sql(const Migration& m, const QualifiedName& table) {
       failure,
       differs_sql(column.new_type, "t." + quote_identifier(m.names.new_column),
                   call_sql(column.forward, m.names, "t")),
-      table.sql(), key_equals_sql(m.binding.key, "t", "$1::text[]"));
+      table.sql(), key_equals_sql(m.binding.key, "t", key));
+}
+
+// Why the row is a misfit; empty when either direction holds.
+std::string misfit_state_sql(const Migration& m, const QualifiedName& table, std::string_view key) {
+  const auto& column = m.binding.column;
+  return fmt::format(
+      "SELECT CASE WHEN CASE WHEN {fwd_fails} IS NULL THEN NOT {fwd_differs} ELSE false END THEN '' WHEN "
+      "{back_fails} IS NOT NULL THEN {back_fails}"
+      " WHEN {back_differs} THEN '22000 the old value is not what the way back gives' ELSE {inexact} END"
+      " FROM ONLY {table} t WHERE {equals}",
+      fmt::arg("fwd_fails", "(" + try_call_sql(column.forward, m.names, "t") + ")"),
+      fmt::arg("fwd_differs", differs_sql(column.new_type, "t." + quote_identifier(m.names.new_column),
+                                          call_sql(column.forward, m.names, "t"))),
+      fmt::arg("back_fails", column.backward ? "(" + try_call_sql(*column.backward, m.names, "t") + ")"
+                                             : std::string("'0A000 there is no way back for this value'")),
+      fmt::arg("back_differs", column.backward
+                                   ? differs_sql(column.old_type, "t." + quote_identifier(m.names.old_column),
+                                                 call_sql(*column.backward, m.names, "t"))
+                                   : std::string("false")),
+      // Neither side fails and the old value is what the way back gives, and yet forward does not lead to the
+      // new one.
+      fmt::arg("inexact", column.one_way || column.old_type == column.new_type
+                              ? "''"
+                              : "'22000 the old column cannot hold the value exactly'"),
+      fmt::arg("table", table.sql()), fmt::arg("equals", key_equals_sql(m.binding.key, "t", key)));
 }
 
 Resolution resolve_rejects(SqlSession& session, const Migration& m, const QualifiedName& table,
@@ -186,30 +211,6 @@ Resolution resolve_rejects(SqlSession& session, const Migration& m, const Qualif
   return resolution;
 }
 
-std::string misfit_state_sql(const Migration& m, const QualifiedName& table) {
-  const auto& column = m.binding.column;
-  return fmt::format(
-      "SELECT CASE WHEN CASE WHEN {fwd_fails} IS NULL THEN NOT {fwd_differs} ELSE false END THEN '' WHEN "
-      "{back_fails} IS NOT NULL THEN {back_fails}"
-      " WHEN {back_differs} THEN '22000 the old value is not what the way back gives' ELSE {inexact} END"
-      " FROM ONLY {table} t WHERE {equals}",
-      fmt::arg("fwd_fails", "(" + try_call_sql(column.forward, m.names, "t") + ")"),
-      fmt::arg("fwd_differs", differs_sql(column.new_type, "t." + quote_identifier(m.names.new_column),
-                                          call_sql(column.forward, m.names, "t"))),
-      fmt::arg("back_fails", column.backward ? "(" + try_call_sql(*column.backward, m.names, "t") + ")"
-                                             : std::string("'0A000 there is no way back for this value'")),
-      fmt::arg("back_differs", column.backward
-                                   ? differs_sql(column.old_type, "t." + quote_identifier(m.names.old_column),
-                                                 call_sql(*column.backward, m.names, "t"))
-                                   : std::string("false")),
-      // Neither side fails and the old value is what the way back gives, and yet forward does not lead to the
-      // new one.
-      fmt::arg("inexact", column.one_way || column.old_type == column.new_type
-                              ? "''"
-                              : "'22000 the old column cannot hold the value exactly'"),
-      fmt::arg("table", table.sql()), fmt::arg("equals", key_equals_sql(m.binding.key, "t", "$1::text[]")));
-}
-
 Resolution resolve_misfits(SqlSession& session, const Migration& m, const QualifiedName& table) {
   Resolution resolution;
   const auto fits = misfit_state_sql(m, table);
@@ -230,10 +231,63 @@ Resolution resolve_misfits(SqlSession& session, const Migration& m, const Qualif
   return resolution;
 }
 
-std::string unresolved_notes_sql(const MigrationId& id, std::string_view direction) {
+namespace {
+
+// Empty: the note tells of nothing. The row is gone, or was never inserted, or is in order.
+std::string why_sql(const Migration& m, const QualifiedName& table, NoteDirection direction,
+                    std::string_view key) {
+  if (direction == NoteDirection::backward) {
+    return fmt::format("SELECT s.why FROM ({}) AS s (why)", misfit_state_sql(m, table, key));
+  }
+  return fmt::format("SELECT CASE WHEN s.stale THEN 'stale' ELSE s.why END FROM ({}) AS s (why, stale)",
+                     reject_state_sql(m, table, key));
+}
+
+std::string_view word_of(NoteDirection direction) {
+  return direction == NoteDirection::forward ? "forward" : "backward";
+}
+
+// More keys than this are not looked at in one go, neither before the lock nor under it.
+constexpr int kMostKeysBefore = 1000;
+constexpr int kMostKeysUnderLock = 200;
+
+}  // namespace
+
+void drop_empty_notes(SqlSession& session, const Migration& m, const QualifiedName& table,
+                      NoteDirection direction) {
+  const auto notes =
+      session.exec(fmt::format("SELECT key, array_agg(id) FROM crossfade.reject_note WHERE migration_id = $1"
+                               " AND direction = $2 GROUP BY key ORDER BY min(id) LIMIT {}",
+                               kMostKeysBefore),
+                   {m.row.id.text, std::string(word_of(direction))});
+  const auto why = why_sql(m, table, direction, "$1::text[]");
+  for (const auto& note : notes.rows) {
+    const auto found = session.exec_prepared(why, {text_of(note[0])});
+    if (found.empty() || text_of(found[0][0]).empty()) drop_notes(session, text_of(note[1]));
+  }
+}
+
+// Key by key, so that each is one look into the index whatever the planner thinks of the notes.
+std::string notes_are_empty_sql(const Migration& m, const QualifiedName& table, NoteDirection direction) {
   return fmt::format(
-      "(SELECT count(*) FROM crossfade.reject_note n WHERE n.migration_id = {}::uuid AND n.direction = {})",
-      quote_literal(id.text), quote_literal(direction));
+      R"(DECLARE
+  cf_note record;
+  cf_why text;
+  cf_seen integer := 0;
+BEGIN
+  FOR cf_note IN SELECT DISTINCT n.key FROM crossfade.reject_note n
+      WHERE n.migration_id = {id}::uuid AND n.direction = {direction} LOOP
+    cf_seen := cf_seen + 1;
+    cf_why := ({why});
+    IF cf_seen > {most} OR cf_why <> '' THEN
+      RAISE EXCEPTION USING ERRCODE = 'CF001',
+        MESSAGE = 'a row that cannot be carried was written since the comparison';
+    END IF;
+  END LOOP;
+END;
+)",
+      fmt::arg("id", quote_literal(m.row.id.text)), fmt::arg("direction", quote_literal(word_of(direction))),
+      fmt::arg("why", why_sql(m, table, direction, "cf_note.key")), fmt::arg("most", kMostKeysUnderLock));
 }
 
 }  // namespace crossfade

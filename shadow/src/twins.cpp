@@ -154,6 +154,8 @@ void drop_leftover(SqlSession& session, const Migration& m, const QualifiedName&
                    std::chrono::milliseconds lock_timeout) {
   Transaction transaction(session);
   session.exec(fmt::format("SET LOCAL lock_timeout = {}", lock_timeout.count()));
+  // It blocks neither readers nor writers; a frozen client must not keep vacuum away either.
+  session.exec("SET LOCAL idle_in_transaction_session_timeout = 1000");
   session.exec(lock_against_builders_sql(table));
   session.exec(token_fence_sql(m, TokenFence::held));
   if (state_of(session, m, build) != TwinState::broken) return;

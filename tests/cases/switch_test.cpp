@@ -125,7 +125,7 @@ TEST_F(SwitchCases, ReadersAreNotHeldUpWhileAnOpenTransactionKeepsTheSwitchAway)
   InBackground switching([&] { migrator().next("m"); });
   const auto attempts = "SELECT count(*) FROM crossfade.switch_attempt WHERE to_phase = 'switched'";
   // From here on the holder is old enough that no attempt stands in the queue any more: it is named instead.
-  wait_until_true(fmt::format("SELECT EXISTS ({} AND blockers::text LIKE '%pid {} %' HAVING count(*) >= 2)",
+  wait_until_true(fmt::format("SELECT EXISTS ({} AND blockers @> '[{{\"pid\": {}}}]' HAVING count(*) >= 2)",
                               attempts, holder.backend_pid()));
   ApplicationSession reader(dsn(), "SET statement_timeout = '2s'");
   const auto before = value(attempts);
@@ -149,6 +149,132 @@ TEST_F(SwitchCases, ATableThatCannotBeLockedLeavesThePhaseAsItWas) {
   EXPECT_EQ(stale(), "0");
   holder.run("COMMIT");
   advance_to(Phase::switched);
+}
+
+// A note is a hint: ON CONFLICT DO NOTHING leaves one for a row that it does not insert. However many come,
+// also right before the lock, they do not keep the switch away; a real reject does.
+TEST_F(SwitchCases, NotesThatTellOfNothingDoNotKeepTheSwitchAway) {
+  sql("CREATE TABLE t (id int PRIMARY KEY, b text); INSERT INTO t SELECT g, g FROM generate_series(1, 100) "
+      "g");
+  start(spec("b", "integer", "forward = \"b::integer\"\nbackward = \"b::text\""));
+  advance_to(Phase::compare);
+  ApplicationSession writer(dsn());
+  const auto note = [&] { writer.run("INSERT INTO t VALUES (7, 'x') ON CONFLICT DO NOTHING"); };
+  stop_at("compare_to_switched.locked");
+  std::optional<InBackground> switching(std::in_place, [&] { migrator().next("m"); });
+  wait_until_stopped();
+  writer.run("UPDATE t SET b = 'x' WHERE id = 9");
+  let_go();
+  EXPECT_EQ(switching->end(), ErrorCode::not_ready) << switching->message();
+  writer.run("UPDATE t SET b = '9' WHERE id = 9");
+
+  stop_at("compare_to_switched.locked");
+  switching.emplace([&] { migrator().next("m"); });
+  wait_until_stopped();
+  for (int n = 0; n < 30; ++n) note();
+  let_go();
+  EXPECT_EQ(switching->end(), std::nullopt) << switching->message();
+  EXPECT_EQ(migrator().status("m").phase, Phase::switched);
+}
+
+TEST_F(SwitchCases, NotesThatTellOfNothingDoNotKeepTheWayBackShut) {
+  make_table();
+  start();
+  advance_to(Phase::switched);
+  ApplicationSession writer(dsn());
+  stop_at("switched_to_compare.locked");
+  std::optional<InBackground> going_back(std::in_place, [&] { migrator().rollback("m"); });
+  wait_until_stopped();
+  writer.run("UPDATE t SET b = 3000000000 WHERE id = 9");
+  let_go();
+  EXPECT_EQ(going_back->end(), ErrorCode::not_ready) << going_back->message();
+  writer.run("UPDATE t SET b = 9 WHERE id = 9");
+
+  stop_at("switched_to_compare.locked");
+  going_back.emplace([&] { migrator().rollback("m"); });
+  wait_until_stopped();
+  for (int n = 0; n < 30; ++n)
+    writer.run("INSERT INTO t (id, b) VALUES (7, 3000000000) ON CONFLICT DO NOTHING");
+  let_go();
+  EXPECT_EQ(going_back->end(), std::nullopt) << going_back->message();
+  EXPECT_EQ(migrator().status("m").phase, Phase::compare);
+}
+
+// By position NULL is given; left out, the default is meant.
+TEST_F(SwitchCases, AnInsertByPositionOfNullIsToldFromOneThatLeavesTheColumnOut) {
+  sql("CREATE TABLE t (id int PRIMARY KEY, b int DEFAULT 7); INSERT INTO t VALUES (1, 1)");
+  start();
+  advance_to(Phase::switched);
+  sql("INSERT INTO t VALUES (10, NULL)");
+  sql("INSERT INTO t (id) VALUES (11)");
+  sql("INSERT INTO t VALUES (12, 5)");
+  sql("INSERT INTO t VALUES (13, 7)");
+  sql("INSERT INTO t (id, b) VALUES (14, NULL), (15, 5), (16, 7), (17, 3000000000)");
+  // Whole rows, copied by position.
+  sql("CREATE TABLE copy AS SELECT * FROM t; DELETE FROM t WHERE id >= 14; INSERT INTO t SELECT * FROM copy"
+      " WHERE id >= 14");
+  const auto both = [&] {
+    return value("SELECT string_agg(id || ':' || coalesce(b::text, '-') || '/' || coalesce(" + shadow() +
+                 "::text, '-'), ' ' ORDER BY id) FROM t WHERE id >= 10");
+  };
+  EXPECT_EQ(both(), "10:-/- 11:7/7 12:5/5 13:7/7 14:-/- 15:5/5 16:7/7 17:3000000000/-");
+  EXPECT_EQ(code_of([&] { migrator().rollback("m"); }), ErrorCode::rollback_refused);
+  sql("DELETE FROM t WHERE id = 17");
+  migrator().rollback("m");
+  sql("INSERT INTO t (id) VALUES (18)");
+  EXPECT_EQ(value("SELECT b FROM t WHERE id = 18"), "7");
+  advance_to(Phase::switched);
+  advance_to(Phase::dropped);
+  sql("INSERT INTO t (id) VALUES (19)");
+  EXPECT_EQ(value("SELECT b FROM t WHERE id = 19"), "7");
+}
+
+// Written while nothing carried it back: a difference until a repair makes it what it would have been.
+TEST_F(SwitchCases, AValueThatDoesNotFitAndWasWrittenUnseenBecomesAMisfit) {
+  make_table();
+  start();
+  advance_to(Phase::switched);
+  const auto trigger = value(
+      "SELECT quote_ident(tgname) FROM pg_trigger WHERE tgrelid = 't'::regclass AND tgname LIKE "
+      "'~~~crossfade_update%'");
+  sql("ALTER TABLE t DISABLE TRIGGER " + trigger);
+  sql("UPDATE t SET b = 3000000000 WHERE id = 7; UPDATE t SET b = 5 WHERE id = 8");
+  sql("ALTER TABLE t ENABLE ALWAYS TRIGGER " + trigger);
+  migrator().recapture("m");
+  EXPECT_EQ(migrator().compare("m").differences, 2);
+  EXPECT_EQ(migrator().repair("m"), 2);
+  EXPECT_EQ(migrator().misfits("m").size(), 1);
+  EXPECT_EQ(shadow_of("id = 7"), "NULL");
+  EXPECT_EQ(shadow_of("id = 8"), "5");
+  EXPECT_EQ(migrator().compare("m").differences, 0);
+  EXPECT_EQ(code_of([&] { migrator().rollback("m"); }), ErrorCode::rollback_refused);
+  migrator().rollback("m", {.to = {}, .accept = {{"misfits_open", "a test"}}});
+  EXPECT_EQ(value("SELECT b FROM t WHERE id = 7"), "NULL");
+  EXPECT_EQ(value("SELECT b FROM t WHERE id = 8"), "5");
+}
+
+// On a NOT NULL column the misfits of a one-way migration cannot be accepted: the hint is a way out that
+// works.
+TEST_F(SwitchCases, TheMisfitsOfAOneWayMigrationCanBeGivenTheirOldValue) {
+  sql("CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL); INSERT INTO t SELECT g, g FROM "
+      "generate_series(1, 9) g");
+  start(spec("b", "point", "forward = \"point(b, 0)\""));
+  advance_to(Phase::switched);
+  sql("UPDATE t SET b = point(5, 0) WHERE id = 2");
+  EXPECT_EQ(migrator().misfits("m").size(), 1);
+  std::string hint;
+  try {
+    migrator().rollback("m", {.to = {}, .accept = {{"one_way_rollback", "a test"}}});
+    ADD_FAILURE() << "it was not refused";
+  } catch (const Error& error) {
+    hint = error.hint();
+  }
+  ASSERT_NE(hint.find("UPDATE public.t SET " + shadow() + " = "), std::string::npos) << hint;
+  sql("UPDATE t SET " + shadow() + " = 5 WHERE id = 2");
+  EXPECT_TRUE(migrator().misfits("m").empty());
+  EXPECT_EQ(value("SELECT b FROM t WHERE id = 2"), "(5,0)");
+  migrator().rollback("m", {.to = {}, .accept = {{"one_way_rollback", "a test"}}});
+  EXPECT_EQ(value("SELECT b FROM t WHERE id = 2"), "5");
 }
 
 }  // namespace

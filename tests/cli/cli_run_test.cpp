@@ -43,6 +43,7 @@ bool is_phase(const json& value) {
   return value.is_string() && phase_from_text(value.get<std::string>()).has_value();
 }
 bool is_bool(const json& value) { return value.is_boolean(); }
+bool is_object(const json& value) { return value.is_object(); }
 bool is_number(const json& value) { return value.is_number(); }
 bool is_string(const json& value) { return value.is_string(); }
 bool is_pair(const json& value) {
@@ -97,6 +98,8 @@ const std::map<std::string, bool (*)(const json&)> kStatusKeys{
     {"/commands/rollback", is_string},
     {"/switch/attempts", is_count},
     {"/switch/lock_held_ms", or_null<is_number>},
+    {"/switch/longest_wait_ms", or_null<is_number>},
+    {"/request", or_null<is_object>},
     {"/redis", is_text},
 };
 
@@ -558,8 +561,9 @@ TEST_F(CliRunTest, APausedMigrationSaysSoAndNextIsRefused) {
   const ProgramResult died = crossfade({"next", kName}, {{"CROSSFADE_FAILPOINTS", "chunk.before=abort"}});
   EXPECT_EQ(died.signal, SIGKILL);
   EXPECT_EQ(status()["status"], "running");
-  EXPECT_EQ(answer({"pause", kName, "--reason", "month end"}),
-            json({{"migration", kName}, {"status", "paused"}, {"changed", true}}));
+  EXPECT_EQ(
+      answer({"pause", kName, "--reason", "month end"}),
+      json({{"migration", kName}, {"status", "paused"}, {"changed", true}, {"request_cancelled", false}}));
   EXPECT_EQ(answer({"pause", kName})["changed"], false);
   const json paused = status();
   EXPECT_EQ(paused["status"], "paused");

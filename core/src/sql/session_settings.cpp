@@ -29,6 +29,12 @@ constexpr auto kSettings = std::to_array<std::pair<const char*, const char*>>({
     {"statement_timeout", "0"},
     {"idle_session_timeout", "0"},
     {"idle_in_transaction_session_timeout", "60s"},
+    // A client that vanished without a word: the server ends its transaction within half a minute. (No effect
+    // on a local socket, which closes with the client.)
+    {"tcp_keepalives_idle", "10"},
+    {"tcp_keepalives_interval", "5"},
+    {"tcp_keepalives_count", "4"},
+    {"tcp_user_timeout", "30s"},
     {"default_transaction_isolation", "read committed"},
     {"default_transaction_read_only", "off"},
     {"default_transaction_deferrable", "off"},

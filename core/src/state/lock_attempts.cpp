@@ -1,9 +1,9 @@
 #include "crossfade/core/lock_attempts.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "crossfade/core/identifier.hpp"
@@ -16,30 +16,9 @@ namespace {
 // These queue nobody; only after them does an attempt stand in the queue, where it holds up every reader
 // behind it.
 constexpr int kAttemptsWithoutWaiting = 8;
-// On a machine under load every transaction outlives a short budget; one that is younger than this is likely
-// to end while an attempt waits, and an attempt holds up nobody for longer than the budget anyway.
-constexpr milliseconds kYoung{1000};
+// The deadline of everything that is done under the lock.
+constexpr milliseconds kLongestHold{2000};
 }  // namespace
-
-std::vector<LockHolder> old_holders(SqlSession& session, Oid table, milliseconds budget) {
-  const auto found = session.exec(
-      "SELECT coalesce(l.pid, 0), CASE WHEN l.pid IS NULL THEN 'a prepared transaction'"
-      " ELSE format('pid %s (%s, %s, %s s): %s', a.pid, a.usename, coalesce(a.state, a.backend_type),"
-      " round(extract(epoch FROM clock_timestamp() - a.xact_start)::numeric, 1), left(a.query, 100)) END,"
-      " coalesce(a.backend_type = 'client backend' AND a.application_name NOT LIKE 'crossfade/%', false)"
-      " FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid"
-      " WHERE l.locktype = 'relation' AND l.relation = $1::oid AND l.granted AND l.pid IS DISTINCT FROM "
-      "pg_backend_pid()"
-      " AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())"
-      " AND (l.pid IS NULL OR a.xact_start < clock_timestamp() - $2::interval)"
-      " GROUP BY 1, 2, 3 ORDER BY 1 LIMIT 20",
-      {std::to_string(table.value), fmt::format("{} ms", std::max(budget, kYoung).count())});
-  std::vector<LockHolder> holders;
-  for (const auto& row : found.rows) {
-    holders.push_back({static_cast<int>(int_of(row[0])), text_of(row[1]), bool_of(row[2])});
-  }
-  return holders;
-}
 
 milliseconds lock_wait(int attempt, milliseconds budget) {
   if (attempt <= kAttemptsWithoutWaiting) return milliseconds(0);
@@ -54,40 +33,101 @@ milliseconds pause_after(int attempt) {
   return milliseconds(std::uniform_int_distribution<int>(most / 5 + 1, most)(random));
 }
 
-std::string lock_table_sql(const std::string& tables, milliseconds wait, const std::string& before) {
-  const auto limit = std::max(wait, milliseconds(1)).count();
+// lock_timeout counts for each relation anew, statement_timeout for all of them; it is a little longer so
+// that of one relation the plainer error is told. NOWAIT waits for nothing: its second is for a machine that
+// stands still.
+std::string lock_tables_sql(const std::vector<std::string>& tables, milliseconds wait, milliseconds budget,
+                            const std::string& before) {
+  const bool nowait = wait.count() == 0;
+  std::string first = under_one_deadline_sql(before);
+  if (!first.empty() && !nowait) {
+    first += fmt::format(
+        "SELECT set_config(s.name, greatest(1, s.most - 1000 * extract(epoch FROM clock_timestamp()"
+        " - current_setting('crossfade.lock_began')::timestamptz))::integer::text, true)"
+        " FROM (VALUES ('lock_timeout', {}), ('statement_timeout', {})) s(name, most);\n",
+        wait.count(), wait.count() + 5);
+  }
   return fmt::format(
       "SET LOCAL lock_timeout = {0}; SET LOCAL statement_timeout = {1};\n"
       "SET LOCAL idle_in_transaction_session_timeout = 5000;\n"
       "SELECT set_config('crossfade.lock_began', clock_timestamp()::text, true);\n"
-      "{4}LOCK TABLE {2} IN ACCESS EXCLUSIVE MODE{3};\n"
-      // From here on nothing waits for long: whatever else is locked is ours or new.
-      "SET LOCAL statement_timeout = 2000; SET LOCAL lock_timeout = 500;\n"
-      "SELECT set_config('crossfade.lock_got', clock_timestamp()::text, true);\n",
-      limit, limit + 1000, tables, wait.count() == 0 ? " NOWAIT" : "", before);
+      "{6}LOCK TABLE {2} IN ACCESS EXCLUSIVE MODE{3};\n"
+      "SELECT set_config('crossfade.lock_got', clock_timestamp()::text, true);\n"
+      "SELECT set_config('lock_timeout', greatest(1, {4} - 1000 * extract(epoch FROM clock_timestamp()"
+      " - current_setting('crossfade.lock_began')::timestamptz))::integer::text, true);\n"
+      "SET LOCAL statement_timeout = {5};\n",
+      nowait ? 1 : wait.count(), nowait ? 1000 : wait.count() + 5, fmt::join(tables, ", "),
+      nowait ? " NOWAIT" : "", budget.count(), kLongestHold.count(), first);
+}
+
+// In dollar quotes, so that the statements stand in the message as they are: whoever reads the server's log
+// finds what `plan` said.
+std::string under_one_deadline_sql(const std::string& statements) {
+  if (statements.empty()) return {};
+  std::string tag = "cf";
+  while (statements.find("$" + tag) != std::string::npos) tag += "x";
+  return fmt::format("DO ${0}_block$BEGIN EXECUTE ${0}_text$\n{1}${0}_text$; END${0}_block$;\n", tag,
+                     statements);
 }
 
 std::string record_success_sql(const MigrationId& id, Oid table, const std::string& to_phase, int attempt) {
   return fmt::format(
-      "INSERT INTO crossfade.switch_attempt (migration_id, to_phase, attempt, outcome, lock_wait_ms, "
-      "lock_held_ms,"
-      " waiting_sessions) SELECT {}::uuid, {}, {}, 'done',"
-      " extract(epoch FROM current_setting('crossfade.lock_got')::timestamptz"
+      "INSERT INTO crossfade.switch_attempt (migration_id, to_phase, attempt, outcome, transition,"
+      " lock_wait_ms, lock_held_ms, waiting_sessions, longest_wait_ms, total_wait_ms)"
+      " SELECT {0}::uuid, {1}, {2}, 'done', (SELECT max(h.number) FROM crossfade.transition h"
+      "  WHERE h.migration_id = {0}::uuid), extract(epoch FROM "
+      "current_setting('crossfade.lock_got')::timestamptz"
       " - current_setting('crossfade.lock_began')::timestamptz) * 1000,"
       " extract(epoch FROM clock_timestamp() - current_setting('crossfade.lock_got')::timestamptz) * 1000,"
-      " (SELECT count(*) FROM pg_locks l WHERE l.locktype = 'relation' AND l.relation = {}::oid AND NOT "
-      "l.granted);\n",
+      " count(*), coalesce(max(w.ms), 0), coalesce(sum(w.ms), 0)"
+      " FROM (SELECT extract(epoch FROM clock_timestamp() - l.waitstart) * 1000 AS ms FROM pg_locks l"
+      "  WHERE l.locktype = 'relation' AND l.relation = {3}::oid AND NOT l.granted) w;\n",
       quote_literal(id.text), quote_literal(to_phase), attempt, table.value);
 }
 
-void record_miss(SqlSession& session, const MigrationId& id, const std::string& to_phase, int attempt,
-                 const std::string& outcome, const std::vector<LockHolder>& holders) {
-  nlohmann::json blockers = nlohmann::json::array();
-  for (const auto& holder : holders) blockers.push_back(holder.who);
+void add_cost(SqlSession& session, const MigrationId& id, const AttemptCost& cost) {
+  if (cost.sessions == 0) return;
   session.exec(
-      "INSERT INTO crossfade.switch_attempt (migration_id, to_phase, attempt, outcome, blockers)"
-      " VALUES ($1, $2, $3, $4, $5::jsonb)",
-      {id.text, to_phase, std::to_string(attempt), outcome, blockers.dump()});
+      "UPDATE crossfade.switch_attempt SET waiting_sessions = greatest(waiting_sessions, $2::integer),"
+      " longest_wait_ms = greatest(longest_wait_ms, $3::float8),"
+      " total_wait_ms = greatest(total_wait_ms, $4::float8)"
+      " WHERE id = (SELECT max(a.id) FROM crossfade.switch_attempt a WHERE a.migration_id = $1)",
+      {id.text, std::to_string(cost.sessions), fmt::format("{}", cost.longest_ms),
+       fmt::format("{}", cost.total_ms)});
+}
+
+void record_miss(SqlSession& session, const MigrationId& id, const std::string& to_phase, int attempt,
+                 const std::string& outcome, const std::vector<LockHolder>& holders,
+                 const AttemptCost& cost) {
+  SqlValue waited;
+  if (cost.lock_wait_ms) waited = fmt::format("{}", *cost.lock_wait_ms);
+  session.exec(
+      "INSERT INTO crossfade.switch_attempt (migration_id, to_phase, attempt, outcome, blockers, "
+      "lock_wait_ms,"
+      " waiting_sessions, longest_wait_ms, total_wait_ms)"
+      " VALUES ($1, $2, $3, $4, $5::jsonb, $6, $7, $8, $9)",
+      {id.text, to_phase, std::to_string(attempt), outcome, to_json(holders), waited,
+       std::to_string(cost.sessions), fmt::format("{}", cost.longest_ms), fmt::format("{}", cost.total_ms)});
+}
+
+std::vector<LockAttempt> lock_attempts(SqlSession& session, const MigrationId& id) {
+  std::vector<LockAttempt> attempts;
+  const auto number = [](const SqlValue& value) {
+    return value ? std::optional<double>(double_of(value)) : std::nullopt;
+  };
+  for (const auto& row :
+       session
+           .exec("SELECT coalesce(transition, 0), to_phase, outcome, at, attempt, coalesce(waiting_sessions, "
+                 "0),"
+                 " lock_wait_ms, lock_held_ms, longest_wait_ms, blockers::text FROM crossfade.switch_attempt"
+                 " WHERE migration_id = $1 ORDER BY id DESC LIMIT 1000",
+                 {id.text})
+           .rows) {
+    attempts.push_back({int_of(row[0]), text_of(row[1]), text_of(row[2]), text_of(row[3]),
+                        static_cast<int>(int_of(row[4])), static_cast<int>(int_of(row[5])), number(row[6]),
+                        number(row[7]), number(row[8]), text_of(row[9])});
+  }
+  return attempts;
 }
 
 }  // namespace crossfade

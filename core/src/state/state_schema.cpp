@@ -216,9 +216,28 @@ CREATE TABLE crossfade.switch_attempt (
   lock_wait_ms double precision,
   lock_held_ms double precision,
   waiting_sessions integer,
+  longest_wait_ms double precision,
+  total_wait_ms double precision,
   blockers jsonb NOT NULL DEFAULT '[]',
+  transition bigint,
   at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+CREATE TABLE crossfade.request (
+  migration_id uuid PRIMARY KEY REFERENCES crossfade.migration,
+  token uuid NOT NULL,
+  event text NOT NULL,
+  to_phase text NOT NULL,
+  operator text NOT NULL,
+  host text NOT NULL,
+  pid integer NOT NULL,
+  since timestamptz NOT NULL DEFAULT clock_timestamp(),
+  give_up_at timestamptz,
+  waits_for text NOT NULL DEFAULT '',
+  attempt integer NOT NULL DEFAULT 0,
+  attempts integer NOT NULL,
+  blockers jsonb NOT NULL DEFAULT '[]',
+  cancelled_by text
+) WITH (fillfactor = 50);
 GRANT USAGE ON SCHEMA crossfade TO PUBLIC;
 )sql";
 

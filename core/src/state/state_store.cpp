@@ -231,6 +231,12 @@ void StateStore::request_stop(const MigrationId& id, bool stop) {
                 {id.text, std::string(stop ? "true" : "false")});
 }
 
+void StateStore::stamp_last_write(const MigrationId& id) {
+  session_.exec(
+      "UPDATE crossfade.migration SET last_write_xid = pg_snapshot_xmax(pg_current_snapshot()) WHERE id = $1",
+      {id.text});
+}
+
 std::string phase_change_sql(const PhaseChange& change) {
   std::string further;
   for (const auto& item : change.assignments) further += ", " + item;

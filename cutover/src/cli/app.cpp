@@ -165,6 +165,8 @@ void Parser::add_moving_verbs() {
   next->add_option("--until", args_->next.until, "Go on until this phase is settled")->type_name("PHASE");
   next->add_option("--confirm", args_->next.confirm, "Confirm by name what cannot be undone: dropped")
       ->type_name("NAME");
+  next->add_flag(fmt::format("--wait{{{}}}", kWaitEndlessly), args_->next.wait,
+                 "Wait, or wait at most so long (--wait=2h), for what time alone brings");
   add_accept(next, args_->next.accept);
 
   CLI::App* rollback =

@@ -35,6 +35,7 @@ constexpr VerbHelp kHelp[] = {
     {"next",
      "  crossfade next accounts_balance_bigint\n"
      "  crossfade next accounts_balance_bigint --until switched\n"
+     "  crossfade next accounts_balance_bigint --until switched --wait=2h\n"
      "  crossfade next accounts_balance_bigint --confirm accounts_balance_bigint\n",
      kAccepting},
     {"rollback",
@@ -49,7 +50,9 @@ constexpr VerbHelp kHelp[] = {
     {"history", "  crossfade history accounts_balance_bigint\n", ""},
     {"pause", "  crossfade pause accounts_balance_bigint --reason \"month-end closing\"\n",
      "The runner stops after its chunk and waits; triggers keep both sides in step. Where the work is done\n"
-     "already, next does not enter the next phase until resume.\n"},
+     "already, next does not enter the next phase until resume. A phase change that waits (next --wait, "
+     "lock\n"
+     "attempts) is cancelled.\n"},
     {"resume", "  crossfade resume accounts_balance_bigint\n", ""},
     {"tune",
      "  crossfade tune accounts_balance_bigint\n"

@@ -9,12 +9,19 @@ int run_pause(const Command& command, const PauseArguments& arguments) {
   const MigrationRef ref = reference(command, arguments.name);
   Door migrator(command, Door::Redis::used);
   const std::string reason = arguments.reason.empty() ? "an operator asked for it" : arguments.reason;
-  const bool changed = migrator->pause(ref, reason);
+  const PauseReport report = migrator->pause(ref, reason);
   if (command.output.json()) {
-    command.output.object({{"migration", ref.name}, {"status", "paused"}, {"changed", changed}});
+    command.output.object({{"migration", ref.name},
+                           {"status", to_text(report.status)},
+                           {"changed", report.changed},
+                           {"request_cancelled", report.request_cancelled}});
     return 0;
   }
-  command.output.print(fmt::format("{} is {}.\n", ref.name, changed ? "paused" : "paused already"));
+  if (report.request_cancelled) {
+    command.output.print(fmt::format("The phase change that {} waited for is cancelled.\n", ref.name));
+  }
+  if (report.status != Status::paused) return 0;
+  command.output.print(fmt::format("{} is {}.\n", ref.name, report.changed ? "paused" : "paused already"));
   print_commands(command, {.next = fmt::format("crossfade resume {}", ref.name), .rollback = ""});
   return 0;
 }

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "crossfade/core/log.hpp"
+#include "crossfade/core/tuning.hpp"
 #include "dry_run_text.hpp"
 #include "events.hpp"
 #include "phase_argument.hpp"
@@ -66,13 +69,22 @@ void tell_of_rejects(const Command& command, Door& migrator, const MigrationRef&
   }
 }
 
+std::optional<std::chrono::milliseconds> wait_argument(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  if (text == kWaitEndlessly) return std::chrono::milliseconds::max();
+  if (const auto duration = parse_duration(text)) return duration;
+  throw Error(ErrorCode::usage_error, fmt::format("--wait takes a duration, not \"{}\".", text),
+              "For example --wait=2h; --wait alone waits without an end.");
+}
+
 }  // namespace
 
 int run_next(const Command& command, const NextArguments& arguments) {
   const MigrationRef ref = reference(command, arguments.name);
   const NextOptions options{.until = phase_argument("--until", arguments.until, Event::advance),
                             .confirm = arguments.confirm,
-                            .accept = acceptances(arguments.accept)};
+                            .accept = acceptances(arguments.accept),
+                            .wait = wait_argument(arguments.wait)};
   Events events(command.output, Events::Stream::events);
   Door migrator(command, Door::Redis::used, &events);
   PhaseReport report;

@@ -24,14 +24,16 @@ Json text_or_null(std::string_view text) { return text.empty() ? Json() : Json(t
 Json parsed(std::string_view text) { return Json::parse(text); }
 
 Json error_object(const Error& error) {
-  return {{"error",
-           {{"code", static_cast<int>(error.code())},
-            {"name", error.name()},
-            {"message", error.message()},
-            {"object", text_or_null(error.object())},
-            {"hint", text_or_null(error.hint())},
-            {"exit", error.exit_status()},
-            {"sqlstate", text_or_null(error.sqlstate())}}}};
+  Json object{{"error",
+               {{"code", static_cast<int>(error.code())},
+                {"name", error.name()},
+                {"message", error.message()},
+                {"object", text_or_null(error.object())},
+                {"hint", text_or_null(error.hint())},
+                {"exit", error.exit_status()},
+                {"sqlstate", text_or_null(error.sqlstate())}}}};
+  if (!error.blockers().empty()) object["error"]["blockers"] = parsed(error.blockers());
+  return object;
 }
 
 void Output::print(std::string_view text) const {

@@ -117,6 +117,8 @@ std::string switch_text(const StatusReport& report) {
     text += fmt::format(", waited {:.1f} ms for it", *report.switched.lock_wait_ms);
   if (report.switched.sessions_waited > 0)
     text += ", " + counted(report.switched.sessions_waited, "session waited", "sessions waited");
+  if (report.switched.longest_wait_ms && *report.switched.longest_wait_ms > 0)
+    text += fmt::format(", at most {:.1f} ms", *report.switched.longest_wait_ms);
   return text;
 }
 
@@ -187,6 +189,10 @@ std::string status_text(const StatusReport& report, const Style& style) {
   for (const std::string* command :
        {&report.commands.rejects, &report.commands.misfits, &report.commands.diffs}) {
     if (!command->empty()) screen.line("", style.bold(*command));
+  }
+  if (report.request) {
+    const auto text = one_line(to_text(*report.request), 400);
+    screen.line("request", report.request->alive ? text : style.yellow(text));
   }
   if (report.switched.attempts > 0) screen.line("switch", switch_text(report));
   add_next(report, style, screen);

@@ -32,8 +32,10 @@ struct StartArguments {
 };
 int run_start(const Command& command, const StartArguments& arguments);
 
+inline constexpr const char* kWaitEndlessly = "endless";
 struct NextArguments {
   std::string name, until, confirm;
+  std::string wait;  // a duration; kWaitEndlessly: --wait alone; empty: not given
   AcceptArguments accept;
 };
 int run_next(const Command& command, const NextArguments& arguments);

@@ -1,4 +1,5 @@
 #include "crossfade/shadow/comparator.hpp"
+#include "crossfade/shadow/rejects.hpp"
 
 #include <fmt/format.h>
 
@@ -567,7 +568,13 @@ TEST_F(ComparatorTest, BackwardsEitherExpressionMakesARowFine) {
   const auto found = expect_one(kBackward);
   EXPECT_EQ(found.key.parts, std::vector<std::string>{"8"});
   EXPECT_EQ(found.sqlstate, "22P02");
-  EXPECT_EQ(comparator(kBackward).repair(session_, newest(kBackward).id), 0);
+  // There is no old value: NULL, as the capture would have left it, and a note that makes it a misfit.
+  EXPECT_EQ(comparator(kBackward).repair(session_, newest(kBackward).id), 1);
+  resolve_misfits(session_, fixture.migration(), fixture.table());
+  EXPECT_EQ(value("SELECT sqlstate FROM crossfade.misfit WHERE state = 'open' AND key = '{8}'"), "22P02");
+  EXPECT_EQ(full_pass(kBackward).excepted, 1);
+  EXPECT_EQ(newest(kBackward).differences, 0);
+  EXPECT_EQ(value("SELECT v FROM t WHERE id = 8"), "eight");
 }
 
 TEST_F(ComparatorTest, BackwardsARecordedMisfitIsExceptedAndNeverOverwritten) {
@@ -606,7 +613,9 @@ TEST_F(ComparatorTest, BackwardsWithoutAWayBackNullWithANoteIsExcepted) {
   corrupt("77", "id = 4");
   const auto found = expect_one(kBackward);
   EXPECT_EQ(found.key.parts, std::vector<std::string>{"4"});
-  EXPECT_EQ(comparator(kBackward).repair(session_, newest(kBackward).id), 0);
+  EXPECT_EQ(comparator(kBackward).repair(session_, newest(kBackward).id), 1);
+  EXPECT_EQ(full_pass(kBackward).differences, 0);
+  EXPECT_EQ(newest(kBackward).excepted, 2);
 }
 
 TEST_F(ComparatorTest, BackwardsAnAcceptedRejectStaysExcepted) {

@@ -47,6 +47,7 @@ std::string_view expected_name(ErrorCode code) {
     NAME_OF(undefined_table)
     NAME_OF(undefined_column)
     NAME_OF(old_snapshot)
+    NAME_OF(request_cancelled)
     NAME_OF(phase_failed)
     NAME_OF(statement_failed)
     NAME_OF(too_many_rejects)
@@ -165,9 +166,8 @@ TEST(ErrorTest, ACodeThatAUserMadeUpIsADataError) {
 }
 
 TEST(ErrorTest, WhatSaysNothingAboutTheRowIsNoDataError) {
-  for (const char* state :
-       {"08006", "25006", "28P01", "40001", "40P01", "42501", "42P01", "42883", "53100", "53200",
-        "55P03", "57014", "57P01", "58030", "XX000", "XX001", "CF001", ""}) {
+  for (const char* state : {"08006", "25006", "28P01", "40001", "40P01", "42501", "42P01", "42883", "53100",
+                            "53200", "55P03", "57014", "57P01", "58030", "XX000", "XX001", "CF001", ""}) {
     EXPECT_FALSE(with_state(state).is_data_error()) << state;
   }
 }

@@ -48,6 +48,7 @@ enum class ErrorCode : int {
   undefined_table = 49,
   undefined_column = 50,
   old_snapshot = 51,
+  request_cancelled = 52,
   // exit 4: failed; the state is intact, run again or roll back
   phase_failed = 60,
   statement_failed = 61,
@@ -105,6 +106,8 @@ class Error : public std::exception {
   // A transient one turns the disposition of statement_failed into retry.
   Error& with_sqlstate(std::string sqlstate);
   Error& with_effect(Effect effect);
+  // Who stands in the way, as a JSON array (lock_attempts.hpp).
+  Error& with_blockers(std::string blockers);
 
   const char* what() const noexcept override { return message_.c_str(); }
   ErrorCode code() const noexcept { return code_; }
@@ -117,6 +120,8 @@ class Error : public std::exception {
   const std::string& object() const noexcept { return object_; }
   // Five characters, or empty when the error did not come from PostgreSQL.
   const std::string& sqlstate() const noexcept { return sqlstate_; }
+  // A JSON array, or empty when the error is not about locks.
+  const std::string& blockers() const noexcept { return blockers_; }
 
   // 40001 and 40P01, lock_timeout, statement_timeout and cancel, by SQLSTATE.
   bool is_serialization_or_deadlock() const;
@@ -133,7 +138,7 @@ class Error : public std::exception {
   ErrorCode code_;
   Disposition disposition_;
   Effect effect_ = Effect::none;
-  std::string message_, hint_, object_, sqlstate_;
+  std::string message_, hint_, object_, sqlstate_, blockers_;
 };
 
 }  // namespace crossfade

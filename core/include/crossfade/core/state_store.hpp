@@ -90,6 +90,10 @@ class StateStore {
   // moved on.
   bool set_status(const MigrationId& id, Phase phase, Status from, Status to, const std::string& reason);
   void request_stop(const MigrationId& id, bool stop);
+  // Remembers a transaction id at or after our last write of the new column: snapshots older than it would
+  // read stale values after a switch. Asks for no token: a runner that was superseded wrote nevertheless, and
+  // a stamp too many only makes the switch more careful.
+  void stamp_last_write(const MigrationId& id);
 
  private:
   SqlSession& session_;

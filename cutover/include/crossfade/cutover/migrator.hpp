@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "crossfade/core/finding.hpp"
+#include "crossfade/core/lock_attempts.hpp"
 #include "crossfade/core/phase.hpp"
 #include "crossfade/core/spec.hpp"
 #include "crossfade/core/state_store.hpp"
@@ -109,6 +111,15 @@ struct NextOptions {
   std::optional<Phase> until;
   std::string confirm;
   std::vector<Acceptance> accept;
+  // Waits at most so long for what time alone brings: the soak, a comparison, locks, old snapshots. max():
+  // without an end. Absent: throws what it would wait for.
+  std::optional<std::chrono::milliseconds> wait = {};
+};
+
+struct PauseReport {
+  bool changed = false;            // false: nothing had to be done
+  bool request_cancelled = false;  // a phase change that waited was called off
+  Status status = Status::paused;
 };
 
 struct RollbackOptions {
@@ -145,11 +156,15 @@ class Migrator {
   std::vector<TransitionRecord> history(const MigrationRef& ref);
   // What operators did beside phase changes, oldest first.
   std::vector<ActionRecord> actions(const MigrationRef& ref);
+  // Each attempt to lock the table, the newest first.
+  std::vector<LockAttempt> lock_attempts(const MigrationRef& ref);
   std::optional<ProfileReport> dry_run_report(const MigrationRef& ref);
 
-  // False when it was so already. A settled phase can be paused, too: the next one is not entered until
-  // resume. pause throws illegal_transition when the phase has failed or the migration is closed.
-  bool pause(const MigrationRef& ref, const std::string& reason);
+  // Cancels a phase change that is asked for and waits, and holds the phase. A settled phase can be paused,
+  // too: the next one is not entered until resume. Throws illegal_transition when the phase has failed or the
+  // migration is closed, and nothing waits.
+  PauseReport pause(const MigrationRef& ref, const std::string& reason);
+  // False when it was so already.
   bool resume(const MigrationRef& ref);
   // The values in force.
   Tuning tuning(const MigrationRef& ref);

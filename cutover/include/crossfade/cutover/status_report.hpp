@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "crossfade/core/phase.hpp"
+#include "crossfade/core/phase_request.hpp"
 
 namespace crossfade {
 
@@ -70,7 +71,9 @@ struct StatusReport {
     std::int64_t attempts = 0;
     std::optional<double> lock_held_ms, lock_wait_ms;
     std::int64_t sessions_waited = 0;
+    std::optional<double> longest_wait_ms;  // of a session that waited for one of the attempts
   } switched;
+  std::optional<PhaseRequest> request;  // a phase change that somebody asked for and that has not come yet
   std::string redis = "absent";
   std::string strategy;  // how live writes are answered, in one sentence
 };

@@ -15,6 +15,7 @@
 #include "crossfade/core/cursor_cache.hpp"
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/finding.hpp"
+#include "crossfade/core/lock_attempts.hpp"
 #include "crossfade/core/sql_session.hpp"
 #include "crossfade/shadow/binding.hpp"
 
@@ -40,13 +41,14 @@ struct PhaseEnv {
   // Set around a statement of `session` that runs for long and may be cancelled when the operator interrupts.
   std::atomic<bool>& interruptible;
   std::function<void(std::int64_t done, std::int64_t total, const std::string& note)> progress;
+  SignalPolicy signals{};  // what may be done to who holds the table
 };
 
 // The effect of a phase change: statements that commit in one message with the phase row.
 struct Crossing {
   bool locks_table = false;              // ACCESS EXCLUSIVE within the lock budget, taken first
   std::string before_lock;               // SQL that takes locks which its readers take before the table's
-  std::vector<std::string> also_locks;   // relations locked with the table, as SQL shows them
+  std::vector<std::string> also_locks;   // further relations, quoted, in the order of their oids
   std::string recheck;                   // body of a PL/pgSQL block that raises CF001 when the world moved on
   std::string statements;                // SQL, ';'-terminated
   std::vector<std::string> assignments;  // SET items of crossfade.migration
@@ -84,6 +86,9 @@ class PhaseHandler {
   virtual std::vector<Blocker> exit_blockers(PhaseEnv& env, const Migration& migration) = 0;
   // What forbids going back.
   virtual std::vector<Blocker> rollback_blockers(PhaseEnv& env, const Migration& migration);
+  // Called before each attempt of a phase change out of this phase, outside its transaction: the last thing
+  // that may take time. Writes nothing in the user's table.
+  virtual void before_attempt(PhaseEnv& env, const Migration& migration);
   // Effects. `enter` is composed while `migration` is still in the phase before this one; `leave_back` while
   // in it.
   virtual Crossing enter(PhaseEnv& env, const Migration& migration) = 0;

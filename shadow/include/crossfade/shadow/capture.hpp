@@ -11,22 +11,24 @@
 
 namespace crossfade {
 
-// What the new column gets when a statement does not give it.
-struct NewDefault {
-  std::optional<std::string> sql;  // as SQL; absent: NULL
-  bool from_sequence = false;      // another value each time: identity or serial
-};
-
 // Adds the shadow column (nullable, no default), the note function and the forward capture.
 std::string install_forward_sql(const Migration& migration, const QualifiedName& table);
 // Removes triggers, functions and the shadow column. The table lock must be held: then no writer is between
 // the trigger and the column.
 std::string remove_forward_sql(const Migration& migration, const QualifiedName& table);
 
+// The column's default on either side, as SQL. The old one only when it is a constant: then the old column
+// keeps it after the switch, so that an INSERT which leaves the old column out can be told from one by
+// position that gives NULL.
+struct CarriedDefault {
+  std::optional<std::string> new_sql, constant_old_sql;
+  bool from_sequence = false;  // another value each time: identity or serial
+};
+
 // At the switch, after the names moved (Migration::names are those of Phase::switched): the backward
 // capture; remove_triggers_sql ran before.
 std::string install_backward_sql(const Migration& switched, const QualifiedName& table,
-                                 const NewDefault& default_new);
+                                 const CarriedDefault& carried_default);
 // At the switch back, after the names moved back.
 std::string reinstall_forward_sql(const Migration& compare, const QualifiedName& table);
 
@@ -37,6 +39,6 @@ std::string remove_capture_sql(const Migration& migration, const QualifiedName& 
 
 // The bodies, for review and for tests.
 std::string forward_body(const Migration& migration);
-std::string backward_body(const Migration& switched, const NewDefault& default_new);
+std::string backward_body(const Migration& switched, const CarriedDefault& carried_default);
 
 }  // namespace crossfade

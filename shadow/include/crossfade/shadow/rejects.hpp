@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "crossfade/core/error.hpp"
@@ -38,12 +39,22 @@ Resolution resolve_rejects(SqlSession& session, const Migration& migration, cons
                            const Token& token, const std::function<void()>& before_write);
 Resolution resolve_misfits(SqlSession& session, const Migration& switched, const QualifiedName& table);
 
-// What is read to look at one row, $1 being its key: how its expression fails and whether the other side is
-// stale; how its value does not fit ('' when it does).
-std::string reject_state_sql(const Migration& migration, const QualifiedName& table);
-std::string misfit_state_sql(const Migration& switched, const QualifiedName& table);
+// What is read to look at one row, `key` being its key as an expression of type text[]: how its expression
+// fails and whether the other side is stale; how its value does not fit ('' when it does).
+std::string reject_state_sql(const Migration& migration, const QualifiedName& table,
+                             std::string_view key = "$1::text[]");
+std::string misfit_state_sql(const Migration& switched, const QualifiedName& table,
+                             std::string_view key = "$1::text[]");
 
-// Notes that nobody has looked at yet, as a scalar SQL expression of type bigint for the switch block.
-std::string unresolved_notes_sql(const MigrationId& id, std::string_view direction);
+enum class NoteDirection { forward, backward };
+// A stream of notes that tell of nothing (ON CONFLICT DO NOTHING leaves one for a row that it does not
+// insert) must not keep a gate shut. Deletes those whose row is gone or in order, and writes nothing else:
+// the others stay for who may write the row.
+void drop_empty_notes(SqlSession& session, const Migration& migration, const QualifiedName& table,
+                      NoteDirection direction);
+// PL/pgSQL for under the lock: a block that looks at the row behind each note that is left, and raises CF001
+// for one that cannot be carried.
+std::string notes_are_empty_sql(const Migration& migration, const QualifiedName& table,
+                                NoteDirection direction);
 
 }  // namespace crossfade

@@ -1,0 +1,96 @@
+#include "attempts.hpp"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "crossfade/core/lock_attempts.hpp"
+
+namespace crossfade {
+
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds kBesideAnOldHolder{100};
+
+std::string all_texts(const std::vector<LockHolder>& holders) {
+  std::string text;
+  for (const auto& holder : holders) text += (text.empty() ? "" : ", ") + holder.text();
+  return text;
+}
+
+class Campaign {
+ public:
+  Campaign(PhaseEnv& env, const TransitionRequest& request, const Migration& m, const std::string& to)
+      : env_(env), request_(request), m_(m), to_(to), sampler_(env.connect, m.row.table_oid) {}
+
+  TransitionResult run(const std::function<Attempt(int, PauseSampler&)>& attempt_once) {
+    for (int attempt = 1; attempt <= m_.spec.switch_attempts; ++attempt) {
+      if (request_.check) request_.check();
+      if (env_.stop)
+        throw Error(ErrorCode::interrupted, "interrupted before the phase change", "", m_.row.name);
+      if (way_is_free(attempt)) {
+        auto tried = attempt_once(attempt, sampler_);
+        if (tried.result) return *tried.result;
+        missed(attempt, tried);
+      }
+      std::this_thread::sleep_for(pause_after(attempt));
+    }
+    throw lock_attempts_exhausted(m_.row.table.display(), m_.spec.switch_attempts, m_.spec.lock_timeout,
+                                  missed_, watch_.look(env_.session, m_.row.table_oid), unreached_);
+  }
+
+ private:
+  // True when an attempt may be made now. Otherwise the holders are named, and signalled if the operator
+  // asked for it.
+  bool way_is_free(int attempt) {
+    const auto table = m_.row.table_oid;
+    const auto holders = watch_.old_holders(env_.session, table, m_.spec.lock_timeout);
+    if (holders.empty()) {
+      if (request_.tell) request_.tell("the lock on table " + m_.row.table.display(), attempt, "[]");
+      return true;
+    }
+    missed_ = "a transaction older than the lock budget holds the table";
+    record_miss(env_.session, request_.id, to_, attempt, "older holder", holders, {});
+    if (request_.notice) {
+      request_.notice(fmt::format("attempt {} of {}: waiting for {}", attempt, m_.spec.switch_attempts,
+                                  holders.front().text()));
+    }
+    if (request_.tell) request_.tell(all_texts(holders), attempt, to_json(holders));
+    unreached_ = signal_holders(env_.session, table, holders, env_.signals);
+    for (const auto& sentence : unreached_) {
+      if (request_.notice) request_.notice(sentence);
+    }
+    std::this_thread::sleep_for(kBesideAnOldHolder);
+    return false;
+  }
+
+  void missed(int attempt, const Attempt& tried) {
+    missed_ = tried.missed;
+    record_miss(env_.session, request_.id, to_, attempt, missed_, {}, tried.cost);
+    // A miss that queued nobody is the normal way under load and no news.
+    if (request_.notice && lock_wait(attempt, m_.spec.lock_timeout).count() > 0) {
+      request_.notice(fmt::format("attempt {} of {}: {}", attempt, m_.spec.switch_attempts, missed_));
+    }
+  }
+
+  PhaseEnv& env_;
+  const TransitionRequest& request_;
+  const Migration& m_;
+  const std::string& to_;
+  HolderWatch watch_;
+  PauseSampler sampler_;
+  std::string missed_;
+  std::vector<std::string> unreached_;
+};
+
+}  // namespace
+
+TransitionResult with_lock_attempts(PhaseEnv& env, const TransitionRequest& request, const Migration& m,
+                                    const std::string& to,
+                                    const std::function<Attempt(int, PauseSampler&)>& attempt_once) {
+  return Campaign(env, request, m, to).run(attempt_once);
+}
+
+}  // namespace crossfade
