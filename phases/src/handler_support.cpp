@@ -222,6 +222,12 @@ StepResult build_twins(PhaseEnv& env, const Migration& m, ShortLock& lock) {
   TwinBuilder builder(m, current_table(env.session, m), load_ledger(env.session, m.row.id));
   if (builder.missing(env.session).empty()) return {StepResult::Kind::settled, {}, {}};
   env.progress(-1, -1, "building twins");
+  if (builder.builds_next(env.session)) {
+    // It needs no lock that anybody waits for: an old transaction is waited for by the server.
+    const Interruptible interruptible(env.interruptible);
+    builder.step(env.session, std::chrono::milliseconds(0));
+    return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
+  }
   return with_short_lock(env, m, lock,
                          [&](std::chrono::milliseconds wait) { return builder.step(env.session, wait); });
 }

@@ -203,11 +203,22 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
 StepResult SwitchedHandler::prepare_rollback(PhaseEnv& env, const Migration& m) {
   if (!needs_not_null(load_ledger(env.session, m.row.id)) || old_not_null_is_proved(env.session, m))
     return {StepResult::Kind::settled, {}, {}};
-  // An open misfit is a NULL there, and the way back is refused anyway.
-  if (open_misfits(env.session, m.row.id) > 0) return {StepResult::Kind::settled, {}, {}};
+  const auto table = current_table(env.session, m);
+  resolve_misfits(env.session, m, table);
+  // Nothing is prepared for a way back that is refused anyway.
+  const auto shut = unaccepted(rollback_blockers(env, m), env.accepted);
+  if (std::ranges::any_of(shut, [](const Blocker& b) { return b.code == ErrorCode::rollback_refused; }))
+    return {StepResult::Kind::settled, {}, {}};
   env.progress(-1, -1, "proving the old column NOT NULL");
   return with_short_lock(env, m, lock_, [&](std::chrono::milliseconds wait) {
-    return prove_old_not_null(env.session, m, current_table(env.session, m), wait);
+    try {
+      return prove_old_not_null(env.session, m, table, wait);
+    } catch (const Error& error) {
+      // A misfit that was written since: nothing is to be proved then.
+      if (error.sqlstate() != "23514") throw;
+      drop_old_not_null_proof(env.session, m, table, wait);
+      return true;
+    }
   });
 }
 

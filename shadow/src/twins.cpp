@@ -263,6 +263,14 @@ bool TwinBuilder::one_step(SqlSession& session, std::chrono::milliseconds lock_t
   return true;
 }
 
+bool TwinBuilder::builds_next(SqlSession& session) const {
+  for (const auto& build : builds_of(migration_, ledger_)) {
+    const auto state = state_of(session, migration_, build);
+    if (state != TwinState::valid) return state == TwinState::absent;
+  }
+  return false;
+}
+
 std::vector<std::string> TwinBuilder::missing(SqlSession& session) const {
   std::vector<std::string> words;
   for (const auto& build : builds_of(migration_, ledger_)) {

@@ -173,6 +173,10 @@ TEST_F(KillTest, WhileAnIndexIsBuiltLeavesNothingThatTheNextRunDoesNotMend) {
   advance_to(Phase::backfill);
   ApplicationSession old(dsn());
   old.run("BEGIN; UPDATE t SET n = n WHERE id = 1");
+  // However old the transaction is that it has to wait for.
+  wait_until_true(
+      "SELECT count(*) > 0 FROM pg_stat_activity WHERE state = 'idle in transaction'"
+      " AND clock_timestamp() - xact_start > interval '1100 ms'");
   auto program = launch(next(Phase::dual_write));
   wait_until_true(
       "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

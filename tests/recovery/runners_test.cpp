@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "kill_points.hpp"
@@ -19,25 +20,26 @@ TEST_F(RunnersTest, OfFiveStartedAtOnceOneWorksAndNobodyUndoesIt) {
   make_table();
   start_writers();
   advance_to(Phase::planned);
-  for (std::size_t i = 1; i < kThere.size(); ++i) {
-    SCOPED_TRACE(to_text(kThere[i]));
-    Arguments command{"next", "m"};
-    if (kThere[i] == Phase::dropped) command.insert(command.end(), {"--confirm", "m"});
+  const auto place = [&] { return std::ranges::find(kThere, phase()) - kThere.begin(); };
+  for (auto before = place(); phase() != Phase::dropped; before = place()) {
+    SCOPED_TRACE(to_text(phase()));
     std::vector<Program> programs;
-    for (int n = 0; n < 5; ++n) programs.push_back(launch(command));
+    for (int n = 0; n < 5; ++n) programs.push_back(launch({"next", "m", "--confirm", "m"}));
     int done = 0;
     for (auto& program : programs) {
       const auto result = program.wait();
       if (result.exit_status == 0) ++done;
       // A closed migration is no longer to be moved.
-      const bool closed = result.exit_status == 3 && kThere[i] == Phase::dropped;
+      const bool closed = result.exit_status == 3 && phase() == Phase::dropped;
       EXPECT_TRUE(result.exit_status == 0 || result.exit_status == kBusy || closed) << result.err;
     }
-    EXPECT_GE(done, 1);
-    EXPECT_EQ(phase(), kThere[i]) << "each asked for one step from the same place";
+    // One that came when another had ended may go on from there: never more than a step for each success.
+    EXPECT_GE(place() - before, 1);
+    EXPECT_LE(place() - before, done);
     EXPECT_EQ(status(), "settled");
-    EXPECT_EQ(transitions(), static_cast<int>(i));
+    EXPECT_EQ(transitions(), static_cast<int>(place()));
     check_in_step();
+    if (HasFailure()) return;
   }
 }
 

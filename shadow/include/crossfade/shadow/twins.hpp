@@ -27,6 +27,8 @@ class TwinBuilder {
   // is_lock_not_available(). Throws superseded when another runner has the
   // migration.
   bool step(SqlSession& session, std::chrono::milliseconds lock_timeout);
+  // The next step is CREATE INDEX CONCURRENTLY, which holds up nobody and itself waits for whom it must.
+  bool builds_next(SqlSession& session) const;
   // What is missing, in words.
   std::vector<std::string> missing(SqlSession& session) const;
   // The NOT NULL of the new column was proved by a validated check, so that the switch needs no scan.
