@@ -15,7 +15,7 @@ readonly -a packages=(
   g++ cmake ninja-build pkg-config ccache mold
   libpqxx-dev libpq-dev libhiredis-dev libspdlog-dev libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev
-  redis-server util-linux
+  redis-server util-linux libfaketime
 )
 
 installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }

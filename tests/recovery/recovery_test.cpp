@@ -73,6 +73,7 @@ Program::Environment RecoveryTest::environment(const std::string& failpoints) co
   Program::Environment environment{{"CROSSFADE_DSN", binary_dsn_.empty() ? dsn() : binary_dsn_}};
   if (!redis_.empty()) environment["CROSSFADE_REDIS"] = redis_;
   if (!failpoints.empty()) environment["CROSSFADE_FAILPOINTS"] = failpoints;
+  environment.insert(more_.begin(), more_.end());
   return environment;
 }
 

@@ -70,6 +70,8 @@ class RecoveryTest : public DatabaseTest {
   std::string spec_path() const { return (folder_.path() / "spec.toml").string(); }
   // Where the binary connects, and its Redis; empty: the server, none.
   std::string binary_dsn_, redis_;
+  // What its environment has beside that.
+  Program::Environment more_;
 
  private:
   Program::Environment environment(const std::string& failpoints) const;

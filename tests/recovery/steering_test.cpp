@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <random>
 
 #include "recovery_test.hpp"
 #include "support/wait_until.hpp"
@@ -14,6 +17,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kInterrupted = 130;
 constexpr int kBusy = 6;
+
+// Of the package libfaketime.
+std::string fake_clock_library() {
+  for (const auto& folder : std::filesystem::directory_iterator("/usr/lib")) {
+    const auto found = folder.path() / "faketime" / "libfaketime.so.1";
+    if (std::filesystem::exists(found)) return found;
+  }
+  throw std::runtime_error("there is no libfaketime: install the package libfaketime");
+}
 
 class SteeringTest : public RecoveryTest {
  protected:
@@ -177,6 +189,67 @@ TEST_F(SteeringTest, AnInterruptInsideASwitchIsObeyedAfterIt) {
   EXPECT_EQ(status(), "running");
   check_in_step();
   succeed(next(Phase::switched));
+  check_in_step();
+}
+
+// Case 103, https://github.com/reorg/pg_repack/issues/55: an interrupted clean-up dropped in another order
+// than the application's writes lock, and was in a deadlock with them. The application must never be told of
+// one.
+TEST_F(SteeringTest, AnInterruptAtAnyMomentOfTheWayBackFailsNoWriter) {
+  make_table({.rows = 300, .tuning = {}, .switching = {}});
+  start_writers(3);
+  advance_to(Phase::planned);
+  std::mt19937 random(20);  // any moments will do, the same ones each time
+  int interrupted = 0;
+  for (int round = 0; round < 20; ++round) {
+    succeed(next(Phase::backfill));
+    auto program = launch(back(Phase::dry_run));
+    const auto moment = Clock::now() + std::chrono::milliseconds(random() % 120);
+    wait_until([&] { return Clock::now() >= moment; }, "a moment");
+    program.signal(SIGINT);
+    const auto result = program.wait();
+    // Before it could say how it wants to be interrupted the signal ends it.
+    EXPECT_TRUE(result.exit_status == 0 || result.exit_status == kInterrupted || result.signal == SIGINT)
+        << result.err;
+    if (result.exit_status == kInterrupted) ++interrupted;
+    const auto now = phase();
+    EXPECT_TRUE(now == Phase::backfill || now == Phase::dry_run);
+    if (HasFailure()) return;
+  }
+  check_whole();
+  EXPECT_GE(interrupted, 3);
+}
+
+// Case 119, https://github.com/johanhaleby/occurrent/issues/659: a lease that is judged by the clock of
+// whoever looks has two owners. Ours knows PostgreSQL's clock only.
+TEST_F(SteeringTest, ClocksThatAreAnHourApartGiveNoSecondOwner) {
+  const std::string library = fake_clock_library();
+  const auto clock = [&](const std::string& shift) {
+    more_ = {{"LD_PRELOAD", library},
+             {"FAKETIME", shift},
+             {"FAKETIME_DONT_FAKE_MONOTONIC", "1"},
+             {"ASAN_OPTIONS", "verify_asan_link_order=0"}};
+    return std::stoll(Program::run("/bin/date", {"+%s"}, more_).out) - std::time(nullptr);
+  };
+  auto runner = launch_slow_sweep();
+  runner.signal(SIGKILL);
+  runner.wait();
+  ASSERT_GT(clock("+1h"), 3000) << "the clock is not shifted";
+  auto ahead = launch(next(Phase::backfill));
+  const auto before = rows_swept();
+  wait_until([&] { return rows_swept() > before; }, "a chunk of the one whose clock is ahead",
+             std::chrono::seconds(60));
+  ASSERT_LT(clock("-1h"), -3000);
+  EXPECT_EQ(crossfade(next(Phase::backfill)).exit_status, kBusy);
+  ASSERT_GT(clock("+2h"), 6000);
+  EXPECT_EQ(crossfade(next(Phase::backfill)).exit_status, kBusy);
+  EXPECT_TRUE(ahead.is_running());
+  ahead.signal(SIGKILL);
+  ahead.wait();
+  ASSERT_LT(clock("-1h"), -3000);
+  succeed({"tune", "m", "rows_per_second=0"});
+  succeed(next(Phase::backfill));
+  more_.clear();
   check_in_step();
 }
 

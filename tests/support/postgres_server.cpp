@@ -113,6 +113,13 @@ fs::path PostgresServer::binaries() {
 }
 
 PostgresServer::PostgresServer(PostgresOptions options) : options_(std::move(options)) {
+  if (options_.follows != nullptr) {
+    run_checked(
+        as_postgres({binaries() / "pg_basebackup", "-D", data_path(), "-h", options_.follows->folder(), "-U",
+                     "postgres", "-R", "-X", "stream", "-c", "fast", "--no-sync"}));
+    start();
+    return;
+  }
   ChildOptions copy;
   copy.command = {"/bin/cp", "-a", initialized_data(), data_path()};
   run_checked(copy);
@@ -170,6 +177,11 @@ void PostgresServer::stop_fast() { stop(SIGINT); }
 void PostgresServer::restart() {
   if (process_.is_running()) stop_immediate();
   start();
+}
+
+void PostgresServer::promote() {
+  admin().exec("SELECT pg_promote(true, 60)");
+  admin_.reset();
 }
 
 void PostgresServer::set_access_rules(std::string_view pg_hba) {

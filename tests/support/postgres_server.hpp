@@ -14,12 +14,13 @@
 
 namespace crossfade::test {
 
+class PostgresServer;
+
 struct PostgresOptions {
   std::vector<std::string> settings;                          // name=value, after our own
   enum class Role { primary, standby } role = Role::primary;  // standby: read-only for ever, follows nobody
+  PostgresServer* follows = nullptr;  // a copy of this running server that streams from it without waiting
 };
-
-class PostgresServer;
 
 // A fresh database; dropped with the object, with whoever is connected to it.
 class Database {
@@ -59,6 +60,8 @@ class PostgresServer {
   // Stops as a crash would when it runs, starts, and waits until it answers.
   void restart();
   bool is_running() { return process_.is_running(); }
+  // A standby that follows becomes a primary.
+  void promote();
   // Counts the starts: sessions of an earlier one are dead.
   int starts() const { return starts_; }
   pid_t pid() const { return process_.pid(); }
