@@ -150,6 +150,10 @@ std::vector<Blocker> check_blockers(PhaseEnv& env, const Migration& migration, c
 // What a switch left to do on `column` (NOT NULL and constraints, validated online); nullopt when nothing is.
 std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& migration, const std::string& column,
                                         ShortLock& lock);
+// Under the lock: nothing relevant changed since the newest comparison began.
+std::string comparison_recheck_sql(PhaseEnv& env, const Migration& migration, CompareDirection direction);
+// Phase switched: what hangs on the old column and is not the migration's own.
+std::vector<Blocker> old_column_blockers(PhaseEnv& env, const Migration& migration);
 // Rejects that are open now, after the notes were resolved by the caller.
 std::vector<Blocker> reject_blockers(PhaseEnv& env, const Migration& migration);
 // PL/pgSQL: raises CF001 naming `what` unless `condition` holds.

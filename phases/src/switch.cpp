@@ -42,10 +42,7 @@ enum class Notes { must_be_read, are_accepted };
 // has left a row that cannot be carried (after accepted misfits more of them are no news).
 std::string recheck(PhaseEnv& env, const Migration& m, const QualifiedName& table, CompareDirection direction,
                     Notes notes) {
-  const auto pass = newest_pass(env.session, m.row.id, "compare", to_text(direction));
-  const auto fingerprint = pass ? pass->fingerprint : std::string("{}");
-  auto sql = raise_unless(fmt::format("{} = {}::jsonb", fingerprint_sql(m), quote_literal(fingerprint)),
-                          "the table, its triggers or its functions changed since the comparison began");
+  auto sql = comparison_recheck_sql(env, m, direction);
   if (notes == Notes::must_be_read) {
     sql += notes_are_empty_sql(
         m, table, direction == CompareDirection::forward ? NoteDirection::forward : NoteDirection::backward);
@@ -246,6 +243,7 @@ std::vector<Blocker> SwitchedHandler::exit_blockers(PhaseEnv& env, const Migrati
                                     static_cast<long>(left) / 3600, static_cast<long>(left) % 3600 / 60 + 1),
                         "", "wait; until then 'crossfade rollback " + m.row.name + "' goes back"});
   }
+  for (auto& blocker : old_column_blockers(env, m)) blockers.push_back(std::move(blocker));
   for (auto& blocker : comparison_blockers(env, m, CompareDirection::backward))
     blockers.push_back(std::move(blocker));
   if (auto missing = missing_confirmation(m.row.name, env.confirmation, "")) {
