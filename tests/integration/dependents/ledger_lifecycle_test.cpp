@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "crossfade/core/error.hpp"
+#include "crossfade/core/identifier.hpp"
 #include "crossfade/cutover/migrator.hpp"
 #include "support/database_test.hpp"
 #include "support/lifecycle.hpp"
@@ -286,6 +287,28 @@ INSTANTIATE_TEST_SUITE_P(
                    "CREATE RULE r AS ON DELETE TO v DO INSTEAD DELETE FROM w WHERE id = OLD.id",
                    "character varying(50)", "d", "rule r on view"}),
     [](const auto& tested) { return tested.param.name; });
+
+// The copy on which definitions are tried brings a type of its name: it must not hide PostgreSQL's.
+class TableNamedLikeATypeTest : public DatabaseTest, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(TableNamedLikeATypeTest, IsMigratedLikeAnyOther) {
+  const auto table = "public." + quote_identifier(GetParam());
+  sql(
+      fmt::format("CREATE TABLE {0} (id int PRIMARY KEY, b int); CREATE INDEX ON {0} (b) WHERE b > 0;"
+                  "CREATE FUNCTION f() RETURNS bigint RETURN (SELECT sum(b) FROM {0})",
+                  table));
+  Migrator migrator({.dsn = dsn(), .redis = "", .operator_name = "ada", .host = "lovelace"});
+  migrator.init();
+  migrator.start(
+      {fmt::format("[migration]\nname = \"m\"\ntable = '{}'\n[[column]]\nname = \"b\"\n"
+                   "type = \"bigint\"\n",
+                   table)});
+  NextOptions options;
+  options.until = Phase::switched;
+  EXPECT_EQ(migrator.next("m", options).phase, Phase::switched);
+}
+
+INSTANTIATE_TEST_SUITE_P(dependents_types, TableNamedLikeATypeTest, ::testing::Values("name", "text", "oid"));
 
 const std::string kTriggerFunction =
     "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';";
