@@ -113,6 +113,7 @@ class SwitchedHandler : public PhaseHandler {
   Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
 
  private:
+  StepResult archive(PhaseEnv& env, const Migration& migration);
   ShortLock lock_;
 };
 
