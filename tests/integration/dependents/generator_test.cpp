@@ -302,7 +302,7 @@ TEST_P(GeneratorTest, WhateverHangsOnTheColumnIsCarriedOrRefusedByName) {
       life.run();
       refused += life.refused().size();
       carried += life.carried();
-      if (one != 0) std::cout << fmt::format("refused:\n{}\n", fmt::join(life.refused(), "\n"));
+      if (one != 0 || count > 10) std::cout << fmt::format("refused:\n{}\n", fmt::join(life.refused(), "\n"));
     } catch (const Error& error) {
       ADD_FAILURE() << error.message() << "\n" << error.hint();
     } catch (const std::exception& error) {

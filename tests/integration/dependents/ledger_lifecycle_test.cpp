@@ -32,6 +32,9 @@ class LedgerLifecycleTest : public DatabaseTest, public ::testing::WithParamInte
  protected:
   void prepare() {
     const auto& c = GetParam();
+    super_sql(
+        "DO $$BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'cf friend') THEN"
+        " CREATE ROLE \"cf friend\"; CREATE ROLE cf_guest; GRANT \"cf friend\" TO app_owner; END IF; END$$");
     if (c.makes_publication) {
       super_sql(
           "DO $$BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO PUBLIC', current_database()); END$$");
@@ -435,6 +438,12 @@ const std::vector<LedgerCase> kViews{
      "CREATE VIEW v AS SELECT id, b FROM t WHERE b > 0; COMMENT ON VIEW v IS 'it''s v';"
      "COMMENT ON COLUMN v.b IS 'its b'; GRANT SELECT ON v TO PUBLIC; GRANT UPDATE (b) ON v TO PUBLIC",
      "bigint", "b", kSum},
+    {"ViewGrantedByAnother",
+     "CREATE VIEW v AS SELECT id, b FROM t; GRANT USAGE ON SCHEMA public TO \"cf friend\";"
+     "GRANT SELECT ON v TO \"cf friend\" WITH GRANT OPTION; SET ROLE \"cf friend\"; GRANT SELECT ON v TO "
+     "cf_guest;"
+     "RESET ROLE",
+     "bigint", "b", kSum},
     {"ViewWithOptions",
      "CREATE VIEW v WITH (security_barrier, check_option = cascaded) AS SELECT * FROM t WHERE b > 0",
      "bigint", "b", kSum},
@@ -472,6 +481,10 @@ const std::vector<LedgerCase> kProperties{
     {"Compression", "ALTER TABLE t ALTER d SET COMPRESSION pglz", "character varying(50)", "d"},
     {"Collation", "ALTER TABLE t ALTER d TYPE text COLLATE \"POSIX\"", "character varying(50)", "d"},
     {"ColumnGrants", "GRANT SELECT (b), UPDATE (b) ON t TO PUBLIC; GRANT INSERT (b) ON t TO CURRENT_USER"},
+    {"ColumnGrantsOfAnotherGrantor",
+     "GRANT USAGE ON SCHEMA public TO \"cf friend\"; GRANT UPDATE (b) ON t TO \"cf friend\" WITH GRANT "
+     "OPTION;"
+     "SET ROLE \"cf friend\"; GRANT UPDATE (b) ON t TO cf_guest; RESET ROLE"},
     {"Comment", "COMMENT ON COLUMN t.b IS 'it''s b'"},
 };
 INSTANTIATE_TEST_SUITE_P(dependents_properties, LedgerLifecycleTest, ::testing::ValuesIn(kProperties),
