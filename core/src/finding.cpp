@@ -43,6 +43,9 @@ constexpr FindingInfo kFindings[] = {
      "Something was hung on the new column after the switch, or changed there; the way back would take it "
      "away."},
     {"dependent_changed", false, "Something that hangs on the column changed after it was planned for."},
+    {"old_column_in_use", false,
+     "Something that is not the migration's hangs on the old column, which would take it away when it is "
+     "dropped."},
     {"foreign_dependents", true, "Views of other owners read the table."},
     {"published_table", true, "The table is published, and its subscribers see the change of the column."},
     {"user_trigger_fires", true, "A trigger of the user fires on each row that the sweep writes."},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "crossfade/core/catalog.hpp"
+#include "crossfade/shadow/archive.hpp"
 #include "crossfade/shadow/profile.hpp"
 #include "crossfade/shadow/statements.hpp"
 #include "crossfade/shadow/transform.hpp"
@@ -105,6 +106,7 @@ class Planner {
     const auto m = at(Phase::switched);
     work(Phase::switched, settling_statements(m, table_, registration_.ledger));
     work(Phase::switched, comparison_statements(m, table_, CompareDirection::backward));
+    if (m.spec.archive == Archive::table) work(Phase::switched, archive_statements(m, table_));
     cross(Phase::switched, "recapture", m, recapture_crossing(env_, m));
     cross(Phase::switched, "rollback", m, left(Phase::switched));
   }

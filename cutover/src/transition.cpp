@@ -17,6 +17,7 @@
 #include "crossfade/core/log.hpp"
 #include "crossfade/core/phase_request.hpp"
 #include "crossfade/core/state_store.hpp"
+#include "crossfade/shadow/archive.hpp"
 #include "crossfade/shadow/transform.hpp"
 
 namespace crossfade {
@@ -46,6 +47,7 @@ class World : public MachineWorld {
         crossing.statements += fmt::format("DROP FUNCTION IF EXISTS crossfade.{};\n",
                                            quote_identifier(migration_.generated.function(role)));
       }
+      if (from == Phase::switched) crossing.statements += remove_archive_log_sql(migration_);
       if (from == Phase::planned) crossing.statements += drop_functions_sql(migration_.binding.column);
       return;
     }

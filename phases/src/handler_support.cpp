@@ -283,6 +283,21 @@ std::vector<Blocker> dependent_blockers(PhaseEnv& env, const Migration& m) {
   return blockers;
 }
 
+std::string comparison_recheck_sql(PhaseEnv& env, const Migration& m, CompareDirection direction) {
+  const auto pass = newest_pass(env.session, m.row.id, "compare", to_text(direction));
+  const auto fingerprint = pass ? pass->fingerprint : std::string("{}");
+  return raise_unless(fmt::format("{} = {}::jsonb", fingerprint_sql(m), quote_literal(fingerprint)),
+                      "the table, its triggers or its functions changed since the comparison began");
+}
+
+std::vector<Blocker> old_column_blockers(PhaseEnv& env, const Migration& m) {
+  std::vector<Blocker> blockers;
+  for (const auto& finding : hanging_on_old_column(env.session, m))
+    blockers.push_back(
+        {ErrorCode::finding_refused, finding.id + ": " + finding.message, finding.id, finding.hint});
+  return blockers;
+}
+
 std::vector<Blocker> reject_blockers(PhaseEnv& env, const Migration& m) {
   const auto open = open_rejects(env.session, m.row.id);
   if (open == 0) return {};

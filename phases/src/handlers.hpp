@@ -113,6 +113,7 @@ class SwitchedHandler : public PhaseHandler {
   Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
 
  private:
+  StepResult archive(PhaseEnv& env, const Migration& migration);
   ShortLock lock_;
 };
 
@@ -150,6 +151,10 @@ std::vector<Blocker> check_blockers(PhaseEnv& env, const Migration& migration, c
 // What a switch left to do on `column` (NOT NULL and constraints, validated online); nullopt when nothing is.
 std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& migration, const std::string& column,
                                         ShortLock& lock);
+// Under the lock: nothing relevant changed since the newest comparison began.
+std::string comparison_recheck_sql(PhaseEnv& env, const Migration& migration, CompareDirection direction);
+// Phase switched: what hangs on the old column and is not the migration's own.
+std::vector<Blocker> old_column_blockers(PhaseEnv& env, const Migration& migration);
 // Rejects that are open now, after the notes were resolved by the caller.
 std::vector<Blocker> reject_blockers(PhaseEnv& env, const Migration& migration);
 // PL/pgSQL: raises CF001 naming `what` unless `condition` holds.

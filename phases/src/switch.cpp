@@ -18,6 +18,7 @@
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/core/tuning.hpp"
+#include "crossfade/shadow/archive.hpp"
 #include "crossfade/shadow/capture.hpp"
 #include "crossfade/shadow/dependents.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
@@ -42,10 +43,7 @@ enum class Notes { must_be_read, are_accepted };
 // has left a row that cannot be carried (after accepted misfits more of them are no news).
 std::string recheck(PhaseEnv& env, const Migration& m, const QualifiedName& table, CompareDirection direction,
                     Notes notes) {
-  const auto pass = newest_pass(env.session, m.row.id, "compare", to_text(direction));
-  const auto fingerprint = pass ? pass->fingerprint : std::string("{}");
-  auto sql = raise_unless(fmt::format("{} = {}::jsonb", fingerprint_sql(m), quote_literal(fingerprint)),
-                          "the table, its triggers or its functions changed since the comparison began");
+  auto sql = comparison_recheck_sql(env, m, direction);
   if (notes == Notes::must_be_read) {
     sql += notes_are_empty_sql(
         m, table, direction == CompareDirection::forward ? NoteDirection::forward : NoteDirection::backward);
@@ -177,11 +175,12 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
   crossing.before_lock = let_go_views_sql(ledger) + sequences_back_sql(ledger);
   crossing.also_locks = locked_beside(ledger);
   crossing.recheck = recheck(env, m, table, CompareDirection::backward, notes_policy(env, "misfits_open"));
-  crossing.statements = remove_triggers_sql(m, table) + let_go_sql(table, ledger) +
-                        rename(table, m.names.new_column, column.shadow_name) +
-                        rename(table, m.names.old_column, column.name) +
-                        carry_back_sql(after, table, ledger, old_not_null_is_proved(env.session, m)) +
-                        reinstall_forward_sql(after, table);
+  if (m.spec.archive == Archive::table) crossing.statements = remove_archive_sql(m, table);
+  crossing.statements += remove_triggers_sql(m, table) + let_go_sql(table, ledger) +
+                         rename(table, m.names.new_column, column.shadow_name) +
+                         rename(table, m.names.old_column, column.name) +
+                         carry_back_sql(after, table, ledger, old_not_null_is_proved(env.session, m)) +
+                         reinstall_forward_sql(after, table);
   if (type_changes(m)) crossing.statements += recreate_user_triggers_sql(env.session, m, table);
   // Values written under the new name may not be what forward gives: they are replayed and compared again. A
   // misfit is over with the switch back; its notes would read as rejects.
@@ -239,7 +238,34 @@ StepResult SwitchedHandler::step(PhaseEnv& env, const Migration& m, std::chrono:
   return run_comparison(env, m, CompareDirection::backward, slice);
 }
 
+// Only when the drop is asked for and its time has come: until it is made or taken back, each write of the
+// table costs a note.
+StepResult SwitchedHandler::archive(PhaseEnv& env, const Migration& m) {
+  const auto table = current_table(env.session, m);
+  if (!archive_state(env.session, m).installed) {
+    env.progress(-1, -1, "making the archive");
+    auto made = with_short_lock(env, m, lock_, [&](std::chrono::milliseconds wait) {
+      install_archive(env.session, m, table, wait);
+      return false;
+    });
+    return made;
+  }
+  env.progress(-1, -1, "archiving the old values");
+  try {
+    return {
+        archive_step(env.session, m, table) ? StepResult::Kind::settled : StepResult::Kind::again, {}, {}};
+  } catch (const Error& error) {
+    // Somebody reads the archive, or the migration row is being changed.
+    if (!error.is_transient()) throw;
+    return {StepResult::Kind::again, {}, std::chrono::milliseconds(200)};
+  }
+}
+
 StepResult SwitchedHandler::refresh(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
+  const bool drops = env.confirmation == m.row.name && soak_left_seconds(env, m) <= 0;
+  if (m.spec.archive == Archive::table && drops && old_column_blockers(env, m).empty()) {
+    if (auto result = archive(env, m); result.kind != StepResult::Kind::settled) return result;
+  }
   resolve_misfits(env.session, m, current_table(env.session, m));
   return run_comparison(env, m, CompareDirection::backward, slice);
 }
@@ -257,8 +283,14 @@ std::vector<Blocker> SwitchedHandler::exit_blockers(PhaseEnv& env, const Migrati
                                     static_cast<long>(left) / 3600, static_cast<long>(left) % 3600 / 60 + 1),
                         "", "wait; until then 'crossfade rollback " + m.row.name + "' goes back"});
   }
+  for (auto& blocker : old_column_blockers(env, m)) blockers.push_back(std::move(blocker));
   for (auto& blocker : comparison_blockers(env, m, CompareDirection::backward))
     blockers.push_back(std::move(blocker));
+  if (m.spec.archive == Archive::table && env.confirmation == m.row.name) {
+    const auto state = archive_state(env.session, m);
+    if (!state.copied || !state.log_is_short)
+      blockers.push_back({ErrorCode::not_ready, "the archive of the old values is not made yet", "", ""});
+  }
   if (auto missing = missing_confirmation(m.row.name, env.confirmation, "")) {
     blockers.push_back(*std::move(missing));
   }
@@ -322,7 +354,8 @@ Crossing recapture_crossing(PhaseEnv& env, const Migration& m) {
   const auto ledger = load_ledger(env.session, m.row.id);
   Crossing crossing;
   crossing.locks_table = true;
-  crossing.statements =
+  if (m.spec.archive == Archive::table) crossing.statements = remove_archive_sql(m, table);
+  crossing.statements +=
       remove_triggers_sql(m, table) + install_backward_sql(m, table, carried_default(ledger)) +
       fmt::format(
           "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {}::uuid AND kind = 'compare';\n",

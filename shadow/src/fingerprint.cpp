@@ -44,7 +44,9 @@ facts AS (
     FROM pg_catalog.pg_attribute a WHERE a.attrelid = {table} AND NOT a.attisdropped
       AND (a.attnum IN ({numbers}) OR a.attname IN ({shadow}, {retired}, {name}))
   UNION ALL SELECT 'table storage', c.relfilenode::text || ':' || c.relkind::text || c.relpersistence::text
-      || c.relrowsecurity::text || c.relforcerowsecurity::text || c.relhasrules::text
+      || c.relrowsecurity::text || c.relforcerowsecurity::text
+      -- Not relhasrules, which a vacuum turns off some time after the last rule has gone.
+      || EXISTS (SELECT 1 FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid)::text
     FROM pg_catalog.pg_class c WHERE c.oid = {table}
   UNION ALL SELECT 'rule ' || w.rulename, w.oid::text || ':' || w.xmin::text
     FROM pg_catalog.pg_rewrite w WHERE w.ev_class = {table}

@@ -39,7 +39,14 @@ std::string parameter_list(const std::vector<ExpressionInput>& inputs) {
   return list;
 }
 
-// By number: a column named like a variable of PL/pgSQL (found) must not be taken for it.
+std::string type_list(const std::vector<ExpressionInput>& inputs) {
+  std::string list;
+  for (const auto& input : inputs) list += (list.empty() ? "" : ", ") + input.type;
+  return list;
+}
+
+// By number, and without names: a column named like a variable of PL/pgSQL (found, "$1") must not be taken
+// for it.
 std::string argument_numbers(const std::vector<ExpressionInput>& inputs) {
   std::string list;
   for (std::size_t i = 1; i <= inputs.size(); ++i) list += fmt::format("{}${}", i > 1 ? ", " : "", i);
@@ -58,7 +65,7 @@ std::string try_function_sql(const Expression& expression, const TypeFacts& targ
       "  WHEN OTHERS THEN RETURN pg_catalog.concat(SQLSTATE, ' ', SQLERRM);\nEND",
       target.base_text, quote_identifier(expression.function), argument_numbers(expression.inputs));
   return fmt::format("CREATE FUNCTION crossfade.{}({}) RETURNS text LANGUAGE plpgsql {} AS {}",
-                     quote_identifier(expression.try_function), parameter_list(expression.inputs),
+                     quote_identifier(expression.try_function), type_list(expression.inputs),
                      volatility(expression), quote_literal(body));
 }
 
@@ -82,8 +89,8 @@ void create_functions(SqlSession& session, const TypeFacts& target, const std::s
 }
 
 std::string drop_function_sql(const Expression& expression) {
-  std::string sql, types;
-  for (const auto& input : expression.inputs) types += (types.empty() ? "" : ", ") + input.type;
+  std::string sql;
+  const auto types = type_list(expression.inputs);
   for (const auto& function : {expression.try_function, expression.function}) {
     if (function.empty()) continue;
     sql += fmt::format("DROP FUNCTION IF EXISTS crossfade.{}({});\n", quote_identifier(function), types);

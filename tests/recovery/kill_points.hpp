@@ -33,6 +33,8 @@ inline const std::vector<std::string> kInDualWrite{"twin.intent", "twin.built"};
 inline const std::vector<std::string> kInCompare{"units.planned", "chunk.after",     "replay.ended",
                                                  "compare.range", "compare.flushed", "compare.ended"};
 inline const std::vector<std::string> kInSwitched{"compare.range", "compare.flushed", "compare.ended"};
+// At which ArchiveTest kills.
+inline const std::vector<std::string> kInArchive{"archive.chunk", "archive.replay"};
 inline const std::vector<std::string> kInRepair{"repair.after"};
 
 }  // namespace crossfade::test

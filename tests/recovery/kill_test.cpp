@@ -220,7 +220,7 @@ TEST_F(KillTest, AfterEachRepairedRow) {
 TEST_F(KillTest, EveryFailpointOfTheProgramIsAmongThem) {
   std::set<std::string> killed_at;
   for (const auto* points : {&kAtStart, &kInEveryPhase, &kInDryRun, &kInChunk, &kInBackfill, &kAtLeftovers,
-                             &kInDualWrite, &kInCompare, &kInSwitched, &kInRepair}) {
+                             &kInDualWrite, &kInCompare, &kInSwitched, &kInArchive, &kInRepair}) {
     killed_at.insert(points->begin(), points->end());
   }
   for (const auto* way : {&kThere, &kBack}) {

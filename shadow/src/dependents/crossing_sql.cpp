@@ -9,8 +9,8 @@
 #include <ranges>
 #include <set>
 
-#include "not_null.hpp"
 #include "crossfade/shadow/dependents.hpp"
+#include "not_null.hpp"
 
 namespace crossfade {
 

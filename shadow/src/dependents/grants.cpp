@@ -24,10 +24,10 @@ std::vector<Grant> read_grants(SqlSession& session, const std::string& acl, cons
 GrantStatements grant_statements(Reading& reading, std::vector<Grant> grants, const std::string& owner,
                                  const std::string& columns, const std::string& relation) {
   GrantStatements statements;
-  std::set<std::string> may_grant{quote_identifier(owner)};
+  std::set<std::string> may_grant{display_identifier(owner)};
   while (!grants.empty()) {
     const auto next = std::ranges::find_if(
-        grants, [&](const Grant& grant) { return may_grant.contains(quote_identifier(grant.grantor)); });
+        grants, [&](const Grant& grant) { return may_grant.contains(display_identifier(grant.grantor)); });
     // Nobody can grant what is left: a grantor's own right came from a membership.
     if (next == grants.end()) return {"", "", grants.front().grantor};
     const auto grant = *next;

@@ -20,6 +20,8 @@ Clone::Clone(SqlSession& session, const TableFacts& table, const ColumnBinding& 
       column_(column),
       sql_("pg_temp." + quote_identifier(table.name.name)),
       undone_(session) {
+  // A temporary table brings a type of its name, which is found first unless its schema is named last.
+  session_.exec("SET LOCAL search_path = pg_catalog, pg_temp");
   std::string columns;
   for (const auto& other : table.columns) {
     if (other.name == column.shadow_name) continue;

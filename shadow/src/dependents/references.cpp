@@ -31,13 +31,17 @@ WITH refs AS (
   UNION SELECT 'pg_class'::regclass, p.partrelid, 0 FROM pg_partitioned_table p
     WHERE p.partrelid = $1::oid AND $2::int2 = ANY (p.partattrs){publications}),
 named AS (
-  SELECT r.*, coalesce(c.relname, k.conname, t.tgname)::text AS name, c.relkind::text AS relkind, k.contype,
+  SELECT r.*, coalesce(c.relname, k.conname, t.tgname, s.stxname, b.pubname)::text AS name,
+         c.relkind::text AS relkind, k.contype,
          t.tgisinternal, w.ev_class, w.rulename = '_RETURN' AS is_view, a.adnum, a.adrelid, k.conindid
   FROM refs r
   LEFT JOIN pg_class c ON r.classid = 'pg_class'::regclass AND c.oid = r.objid AND r.objsubid = 0
   LEFT JOIN pg_constraint k ON r.classid = 'pg_constraint'::regclass AND k.oid = r.objid
   LEFT JOIN pg_trigger t ON r.classid = 'pg_trigger'::regclass AND t.oid = r.objid
   LEFT JOIN pg_rewrite w ON r.classid = 'pg_rewrite'::regclass AND w.oid = r.objid
+  LEFT JOIN pg_statistic_ext s ON r.classid = 'pg_statistic_ext'::regclass AND s.oid = r.objid
+  LEFT JOIN pg_publication_rel l ON r.classid = 'pg_publication_rel'::regclass AND l.oid = r.objid
+  LEFT JOIN pg_publication b ON b.oid = l.prpubid
   LEFT JOIN pg_attrdef a ON r.classid = 'pg_attrdef'::regclass AND a.oid = r.objid),
 kinds AS (
   SELECT n.*, CASE n.classid
@@ -82,7 +86,7 @@ SELECT DISTINCT k.kind, k.objid,
     ELSE pg_describe_object(k.classid, k.objid, k.objsubid) END,
   k.classid = 'pg_constraint'::regclass AND EXISTS (SELECT 1 FROM pg_constraint f WHERE f.oid = k.objid
     AND f.confrelid = $1::oid AND $2::int2 = ANY (f.confkey)),
-  CASE WHEN k.kind IN ('view', 'materialised_view') THEN k.ev_class ELSE k.objid END
+  CASE WHEN k.kind IN ('view', 'materialised_view') THEN k.ev_class ELSE k.objid END, k.name
 FROM kinds k ORDER BY 1, 4)sql";
 
 constexpr const char* kPublications = R"sql(
@@ -127,7 +131,7 @@ std::vector<Reference> read_references(SqlSession& session, Oid table, int attnu
   for (const auto& row : found.rows) {
     references.push_back({kind_of(text_of(row[0])), static_cast<std::uint32_t>(int_of(row[5])),
                           row[2].value_or(row[3].value_or("")), row[3].value_or(row[2].value_or("an object")),
-                          bool_of(row[4])});
+                          bool_of(row[4]), row[6].value_or("")});
   }
   return references;
 }

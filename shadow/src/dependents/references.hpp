@@ -38,6 +38,7 @@ struct Reference {
   std::string identity;         // as SQL shows it, schema-qualified
   std::string description;      // as PostgreSQL describes it, with its kind
   bool from_elsewhere = false;  // a foreign key that refers to the column
+  std::string name;             // the bare one, where the catalog has it: also the publication's
 };
 
 // Objects whose names end in `own_suffix` belong to the migration and are left out.

@@ -65,9 +65,10 @@ const std::vector<DependentRule>& dependent_rules() {
       {"view, and the views on it", "carried",
        "dropped and made again by the same words, with owner, options, privileges, comments, defaults, rules "
        "and "
-       "triggers; tried beforehand on a clone with the new type; refused when anything else hangs on it or "
-       "its owner "
-       "is another role",
+       "triggers; tried beforehand, with their defaults and rules, on a clone with the new type; refused "
+       "when "
+       "anything else hangs on it (also a rule that needs a view made after its own) or its owner is another "
+       "role",
        "switched", "ACCESS EXCLUSIVE on the view, before the table's", "dependent_not_carried"},
       {"materialized view", "refused", "its rows would be made anew under the lock", "", "",
        "dependent_not_carried"},

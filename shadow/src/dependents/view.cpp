@@ -34,7 +34,8 @@ SELECT c.oid, c.relkind::text, n.nspname, c.relname, pg_get_userbyid(c.relowner)
 FROM (SELECT oid, max(depth) AS depth FROM views GROUP BY oid) v JOIN pg_class c ON c.oid = v.oid
 JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY v.depth, n.nspname, c.relname)sql";
 
-// $1 view, $2 all views of the closure: what else hangs on it and would be lost with it.
+// $1 view, $2 all views of the closure, $3 this one and those made after it: what else hangs on it and would
+// be lost with it. A rule may use only views that are there when it is made again.
 constexpr const char* kStrays = R"sql(
 SELECT DISTINCT pg_describe_object(d.classid, d.objid, d.objsubid) FROM pg_depend d
 WHERE d.deptype IN ('n', 'a')
@@ -43,7 +44,8 @@ WHERE d.deptype IN ('n', 'a')
       SELECT t.oid FROM pg_type t WHERE t.typrelid = $1::oid
       UNION SELECT t.typarray FROM pg_type t WHERE t.typrelid = $1::oid)))
   AND NOT (d.classid = 'pg_rewrite'::regclass AND EXISTS (
-    SELECT 1 FROM pg_rewrite w WHERE w.oid = d.objid AND w.ev_class = ANY ($2::oid[])))
+    SELECT 1 FROM pg_rewrite w WHERE w.oid = d.objid
+      AND w.ev_class = ANY (CASE WHEN w.rulename = '_RETURN' THEN $2 ELSE $3 END::oid[])))
   AND NOT (d.classid = 'pg_trigger'::regclass AND EXISTS (
     SELECT 1 FROM pg_trigger t WHERE t.oid = d.objid AND t.tgrelid = $1::oid))
   AND NOT (d.classid = 'pg_attrdef'::regclass AND EXISTS (
@@ -81,6 +83,17 @@ SELECT statement FROM (
           'pg_trigger')), '')
     FROM v, pg_trigger t WHERE t.tgrelid = $1::oid AND NOT t.tgisinternal) s ORDER BY number, within)sql";
 
+// $1 view: what of that depends on the types of columns, in the words of the search path.
+constexpr const char* kTyped = R"sql(
+SELECT statement FROM (
+  SELECT 1 AS number, a.attnum::text AS within,
+      format('ALTER VIEW %I ALTER COLUMN %I SET DEFAULT %s', c.relname, a.attname,
+             pg_get_expr(d.adbin, d.adrelid)) AS statement
+    FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+    JOIN pg_class c ON c.oid = d.adrelid WHERE d.adrelid = $1::oid
+  UNION ALL SELECT 2, w.rulename, pg_get_ruledef(w.oid, true)
+    FROM pg_rewrite w WHERE w.ev_class = $1::oid AND w.rulename <> '_RETURN') s ORDER BY number, within)sql";
+
 // $1 view. Whom default privileges would let in when it is made again.
 constexpr const char* kDefaultGrantees = R"sql(
 SELECT DISTINCT CASE x.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(x.grantee)) END
@@ -103,13 +116,17 @@ class ViewReader {
   void take(const std::vector<std::string>& direct) {
     const auto found =
         reading_.session.exec(kClosure, {"{" + fmt::format("{}", fmt::join(direct, ",")) + "}"});
-    std::string closure = "{";
-    for (const auto& row : found.rows) closure += (closure.size() > 1 ? "," : "") + text_of(row[0]);
-    closure += "}";
-    for (const auto& row : found.rows) {
+    const auto from = [&](std::size_t first) {
+      std::string list;
+      for (auto i = first; i < found.rows.size(); ++i)
+        list += (list.empty() ? "" : ",") + text_of(found.rows[i][0]);
+      return "{" + list + "}";
+    };
+    for (std::size_t i = 0; i < found.rows.size(); ++i) {
+      const auto& row = found.rows[i];
       View view{text_of(row[0]), text_of(row[1]), text_of(row[2]), text_of(row[3]), text_of(row[4]),
                 text_of(row[5]), text_of(row[6]), row[7],          bool_of(row[8]), bool_of(row[9])};
-      if (!is_carried(view, row, closure)) return;
+      if (!is_carried(view, row, from(0), from(i))) return;
       views_.push_back(std::move(view));
     }
     if (!names_are_apart() || !definitions_hold()) return;
@@ -119,6 +136,12 @@ class ViewReader {
       if (!entry) return;
       entries.push_back(std::move(*entry));
     }
+    // Their own rules are made again with them.
+    std::erase_if(reading_.ledger.carried, [&](const Dependent& entry) {
+      return entry.kind == DependentKind::rule && std::ranges::any_of(views_, [&](const View& view) {
+               return std::ranges::find(entry.locks, view.display()) != entry.locks.end();
+             });
+    });
     for (auto& entry : entries) reading_.ledger.carried.push_back(std::move(entry));
   }
 
@@ -133,7 +156,8 @@ class ViewReader {
     return false;
   }
 
-  bool is_carried(const View& view, const SqlResult::Row& row, const std::string& closure) {
+  bool is_carried(const View& view, const SqlResult::Row& row, const std::string& closure,
+                  const std::string& later) {
     if (view.kind == "m") return refuse(view, "its rows would be made anew under the lock");
     if (!reading_.acts_as(view.owner))
       return refuse(view, "it belongs to role " + display_identifier(view.owner));
@@ -147,7 +171,7 @@ class ViewReader {
     }
     if (bool_of(row[13])) return refuse(view, "it belongs to an extension");
     if (bool_of(row[14])) return refuse(view, "it has a security label");
-    const auto strays = reading_.session.exec(kStrays, {view.oid, closure});
+    const auto strays = reading_.session.exec(kStrays, {view.oid, closure, later});
     if (!strays.empty()) return refuse(view, text_of(strays[0][0]) + " hangs on it");
     return true;
   }
@@ -172,7 +196,7 @@ class ViewReader {
   // Made as temporary views over the clone, in their order: PostgreSQL says whether they hold with the new
   // type.
   bool definitions_hold() {
-    std::vector<std::string> short_definitions;
+    std::vector<std::vector<std::string>> statements;  // for each view
     {
       const Savepoint undone(reading_.session);
       // The temporary schema is searched last, so that the clone hides nothing here.
@@ -186,14 +210,18 @@ class ViewReader {
                              .one("view");
         if (!bool_of(row[1]) || !bool_of(row[2]))
           return refuse(view, "a relation of the same name in another schema hides it or the table");
-        short_definitions.push_back(text_of(row[0]));
+        statements.push_back(
+            {fmt::format("CREATE TEMP VIEW {} AS {}", quote_identifier(view.name), text_of(row[0]))});
+        for (const auto& typed : reading_.session.exec(kTyped, {view.oid}).rows)
+          statements.back().push_back(text_of(typed[0]) + ";");
       }
     }
     auto script = fmt::format("SET LOCAL search_path = pg_temp, {};\n", schemas());
     for (std::size_t i = 0; i < views_.size(); ++i) {
-      script +=
-          fmt::format("CREATE TEMP VIEW {} AS {}\n", quote_identifier(views_[i].name), short_definitions[i]);
-      if (const auto objection = reading_.clone().objection(script)) return refuse(views_[i], *objection);
+      for (const auto& statement : statements[i]) {
+        script += statement + "\n";
+        if (const auto objection = reading_.clone().objection(script)) return refuse(views_[i], *objection);
+      }
     }
     return true;
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "crossfade/core/error.hpp"
+#include "crossfade/core/identifier.hpp"
 #include "crossfade/cutover/migrator.hpp"
 #include "support/database_test.hpp"
 #include "support/lifecycle.hpp"
@@ -31,6 +32,9 @@ class LedgerLifecycleTest : public DatabaseTest, public ::testing::WithParamInte
  protected:
   void prepare() {
     const auto& c = GetParam();
+    super_sql(
+        "DO $$BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'cf friend') THEN"
+        " CREATE ROLE \"cf friend\"; CREATE ROLE cf_guest; GRANT \"cf friend\" TO app_owner; END IF; END$$");
     if (c.makes_publication) {
       super_sql(
           "DO $$BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO PUBLIC', current_database()); END$$");
@@ -157,6 +161,47 @@ TEST_P(AfterSwitchTest, WhatIsHungOnTheNewColumnIsNamedBeforeTheWayBack) {
   EXPECT_EQ(value("SELECT count(*) FROM pg_class WHERE relname = 'i'"), "1");
 }
 
+TEST_P(AfterSwitchTest, WhatIsDoneToAViewIsNamedBeforeTheWayBack) {
+  prepare();
+  advance(Phase::switched);
+  sql("GRANT SELECT ON v TO PUBLIC");
+  try {
+    migrator_->rollback("m");
+    ADD_FAILURE() << "the grant would have been lost";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::rollback_refused) << error.message();
+    EXPECT_NE(error.message().find("public.v was changed"), std::string::npos) << error.message();
+  }
+}
+
+TEST_P(AfterSwitchTest, WhatHangsOnTheOldColumnIsNamedBeforeTheDrop) {
+  prepare();
+  advance(Phase::switched);
+  const auto retired = value(
+      "SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = 't'::regclass AND attname LIKE "
+      "'b\\_cfold\\_%'");
+  const auto refused = [&](const std::string& change, const std::string& undo, const std::string& name) {
+    sql(change);
+    try {
+      advance(Phase::dropped);
+      ADD_FAILURE() << "not refused after " << change;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::finding_refused) << error.message();
+      EXPECT_NE(error.message().find("old_column_in_use"), std::string::npos) << error.message();
+      EXPECT_NE(error.message().find(name), std::string::npos) << error.message();
+    }
+    EXPECT_EQ(migrator_->status("m").phase, Phase::switched);
+    sql(undo);
+  };
+  refused("CREATE VIEW \"My later\" AS SELECT * FROM t", "DROP VIEW \"My later\"", "public.\"My later\"");
+  refused("CREATE INDEX later ON t (" + retired + ")", "DROP INDEX later", "later");
+  refused("ALTER TABLE t ADD CONSTRAINT later CHECK (e > -1 OR " + retired + " > 0)",
+          "ALTER TABLE t DROP CONSTRAINT later", "later");
+  refused("CREATE FUNCTION later() RETURNS bigint RETURN (SELECT max(" + retired + ") FROM t)",
+          "DROP FUNCTION later", "later()");
+  advance(Phase::dropped);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     dependents_later, AfterSwitchTest,
     ::testing::Values(LedgerCase{
@@ -166,6 +211,107 @@ INSTANTIATE_TEST_SUITE_P(
         "CREATE POLICY p ON t USING (b > 0);"
         "CREATE FUNCTION f() RETURNS bigint RETURN (SELECT sum(b) FROM t)"}),
     [](const auto& tested) { return tested.param.name; });
+
+// PostgreSQL writes the same words in another way over another type. That is no change, and the way back
+// makes everything again by the words of before.
+class OtherWordsTest : public LedgerLifecycleTest {};
+
+TEST_P(OtherWordsTest, ComeBackAsTheyWere) {
+  prepare();
+  advance(Phase::switched);
+  migrator_->rollback("m");
+  advance(Phase::compare);
+  EXPECT_EQ(unintended(), std::vector<std::string>{});
+  advance(Phase::switched);
+  migrator_->rollback("m", {.to = Phase::rolled_back, .accept = {}});
+  EXPECT_EQ(lines(), before_);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    dependents_words, OtherWordsTest,
+    ::testing::Values(LedgerCase{
+        "Numeric",
+        "CREATE VIEW v AS SELECT id, b FROM t WHERE b > 0; ALTER TABLE t ADD CONSTRAINT c CHECK (b > 0);"
+        "CREATE POLICY p ON t USING (b > 0);"
+        "CREATE FUNCTION f() RETURNS bigint RETURN (SELECT count(*) FROM t WHERE b > 0);"
+        "CREATE FUNCTION g() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"
+        "CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW WHEN (NEW.b >= 0) EXECUTE FUNCTION g()",
+        "numeric"}),
+    [](const auto& tested) { return tested.param.name; });
+
+// A vacuum turns off a flag of the table some time after its last rule has gone.
+class DroppedRuleTest : public LedgerLifecycleTest {};
+
+TEST_P(DroppedRuleTest, IsNoChangeWhenAVacuumFindsOut) {
+  prepare();
+  advance(Phase::backfill);
+  EXPECT_EQ(value("SELECT relhasrules FROM pg_class WHERE oid = 't'::regclass"), "t");
+  sql("VACUUM t");
+  EXPECT_EQ(value("SELECT relhasrules FROM pg_class WHERE oid = 't'::regclass"), "f");
+  advance(Phase::switched);
+}
+
+INSTANTIATE_TEST_SUITE_P(dependents_rule, DroppedRuleTest,
+                         ::testing::Values(LedgerCase{"Rule",
+                                                      "CREATE RULE r AS ON DELETE TO t DO ALSO NOTHING;"
+                                                      "DROP RULE r ON t"}),
+                         [](const auto& tested) { return tested.param.name; });
+
+// What cannot be made again is refused by the plan, not found out by the switch. `check` is the name told.
+class RefusedByThePlanTest : public LedgerLifecycleTest {};
+
+TEST_P(RefusedByThePlanTest, ByName) {
+  const auto& c = GetParam();
+  sql(kTable + c.ddl);
+  Migrator migrator({.dsn = dsn(), .redis = "", .operator_name = "ada", .host = "lovelace"});
+  migrator.init();
+  const auto report = migrator.plan(
+      {fmt::format("[migration]\nname = \"m\"\ntable = \"public.t\"\n[[column]]\nname = \"{0}\"\n"
+                   "type = \"{1}\"\nforward = \"{0}::{1}\"\nbackward = \"{0}::text\"\n",
+                   c.column, c.type)});
+  std::string told;
+  for (const auto& finding : report.refusals)
+    if (finding.id == "dependent_not_carried") told += finding.message + "\n";
+  EXPECT_NE(told.find(c.check), std::string::npos) << told;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    dependents_refused, RefusedByThePlanTest,
+    ::testing::Values(
+        LedgerCase{"DefaultOfAView",
+                   "CREATE VIEW v AS SELECT id, d FROM t; ALTER VIEW v ALTER d SET DEFAULT 'no number'",
+                   "integer", "d", "public.v"},
+        LedgerCase{"RuleOfAView",
+                   "CREATE TABLE log (d date); CREATE VIEW v AS SELECT id, d FROM t;"
+                   "CREATE RULE r AS ON INSERT TO v DO INSTEAD INSERT INTO log VALUES (NEW.d::date)",
+                   "integer", "d", "public.v"},
+        LedgerCase{"RuleThatUsesALaterView",
+                   "CREATE VIEW v AS SELECT id, d FROM t; CREATE VIEW w AS SELECT id, d FROM v;"
+                   "CREATE RULE r AS ON DELETE TO v DO INSTEAD DELETE FROM w WHERE id = OLD.id",
+                   "character varying(50)", "d", "rule r on view"}),
+    [](const auto& tested) { return tested.param.name; });
+
+// The copy on which definitions are tried brings a type of its name: it must not hide PostgreSQL's.
+class TableNamedLikeATypeTest : public DatabaseTest, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(TableNamedLikeATypeTest, IsMigratedLikeAnyOther) {
+  const auto table = "public." + quote_identifier(GetParam());
+  sql(
+      fmt::format("CREATE TABLE {0} (id int PRIMARY KEY, b int); CREATE INDEX ON {0} (b) WHERE b > 0;"
+                  "CREATE FUNCTION f() RETURNS bigint RETURN (SELECT sum(b) FROM {0})",
+                  table));
+  Migrator migrator({.dsn = dsn(), .redis = "", .operator_name = "ada", .host = "lovelace"});
+  migrator.init();
+  migrator.start(
+      {fmt::format("[migration]\nname = \"m\"\ntable = '{}'\n[[column]]\nname = \"b\"\n"
+                   "type = \"bigint\"\n",
+                   table)});
+  NextOptions options;
+  options.until = Phase::switched;
+  EXPECT_EQ(migrator.next("m", options).phase, Phase::switched);
+}
+
+INSTANTIATE_TEST_SUITE_P(dependents_types, TableNamedLikeATypeTest, ::testing::Values("name", "text", "oid"));
 
 const std::string kTriggerFunction =
     "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';";
@@ -251,6 +397,7 @@ const std::vector<LedgerCase> kObjects{
      "bigint", "b", "SELECT public.f() = 20100"},
     {"SqlBodyProcedure", "CREATE PROCEDURE f() BEGIN ATOMIC UPDATE t SET b = b WHERE b = 1; END"},
     {"PublicationColumnList", "CREATE PUBLICATION p FOR TABLE t (id, b)", "bigint", "b", "", true},
+    {"PublicationWithAName", "CREATE PUBLICATION \"P \"\"q\" FOR TABLE t (id, b)", "bigint", "b", "", true},
     {"PublicationRowFilter", "CREATE PUBLICATION p FOR TABLE t WHERE (b > 0) WITH (publish = 'insert')",
      "bigint", "b", "", true},
 };
@@ -291,6 +438,12 @@ const std::vector<LedgerCase> kViews{
      "CREATE VIEW v AS SELECT id, b FROM t WHERE b > 0; COMMENT ON VIEW v IS 'it''s v';"
      "COMMENT ON COLUMN v.b IS 'its b'; GRANT SELECT ON v TO PUBLIC; GRANT UPDATE (b) ON v TO PUBLIC",
      "bigint", "b", kSum},
+    {"ViewGrantedByAnother",
+     "CREATE VIEW v AS SELECT id, b FROM t; GRANT USAGE ON SCHEMA public TO \"cf friend\";"
+     "GRANT SELECT ON v TO \"cf friend\" WITH GRANT OPTION; SET ROLE \"cf friend\"; GRANT SELECT ON v TO "
+     "cf_guest;"
+     "RESET ROLE",
+     "bigint", "b", kSum},
     {"ViewWithOptions",
      "CREATE VIEW v WITH (security_barrier, check_option = cascaded) AS SELECT * FROM t WHERE b > 0",
      "bigint", "b", kSum},
@@ -304,6 +457,14 @@ const std::vector<LedgerCase> kViews{
      kTriggerFunction + "CREATE VIEW v AS SELECT id, b FROM t; ALTER VIEW v ALTER b SET DEFAULT 7;"
                         "CREATE TRIGGER g INSTEAD OF INSERT ON v FOR EACH ROW EXECUTE FUNCTION f();"
                         "CREATE RULE r AS ON DELETE TO v DO INSTEAD NOTHING; COMMENT ON RULE r ON v IS 'r'",
+     "bigint", "b", kSum},
+    {"ViewWhoseRuleWritesTheTable",
+     "CREATE VIEW v AS SELECT id, b, d, e FROM t; CREATE RULE w AS ON INSERT TO v DO INSTEAD INSERT INTO t"
+     " (id, b, d, e) VALUES (NEW.id, NEW.b, NEW.d, NEW.e)",
+     "bigint", "b", kSum},
+    {"ViewWhoseRuleWritesAnother",
+     "CREATE VIEW v AS SELECT id, b FROM t; CREATE VIEW w AS SELECT id, b FROM v;"
+     "CREATE RULE r AS ON DELETE TO w DO INSTEAD DELETE FROM v WHERE id = OLD.id",
      "bigint", "b", kSum},
     {"ViewThatAggregates",
      "CREATE VIEW v AS WITH x AS (SELECT b, row_number() OVER (ORDER BY b) AS r FROM t)"
@@ -320,6 +481,10 @@ const std::vector<LedgerCase> kProperties{
     {"Compression", "ALTER TABLE t ALTER d SET COMPRESSION pglz", "character varying(50)", "d"},
     {"Collation", "ALTER TABLE t ALTER d TYPE text COLLATE \"POSIX\"", "character varying(50)", "d"},
     {"ColumnGrants", "GRANT SELECT (b), UPDATE (b) ON t TO PUBLIC; GRANT INSERT (b) ON t TO CURRENT_USER"},
+    {"ColumnGrantsOfAnotherGrantor",
+     "GRANT USAGE ON SCHEMA public TO \"cf friend\"; GRANT UPDATE (b) ON t TO \"cf friend\" WITH GRANT "
+     "OPTION;"
+     "SET ROLE \"cf friend\"; GRANT UPDATE (b) ON t TO cf_guest; RESET ROLE"},
     {"Comment", "COMMENT ON COLUMN t.b IS 'it''s b'"},
 };
 INSTANTIATE_TEST_SUITE_P(dependents_properties, LedgerLifecycleTest, ::testing::ValuesIn(kProperties),

@@ -94,6 +94,9 @@ std::vector<Finding> ledger_changes(const Ledger& stored, const Ledger& found);
 // Phase switched: what hangs on the new column and is not of the ledger, or has another definition by now;
 // one dependent_added (refuse) for each.
 std::vector<Finding> added_since_switch(SqlSession& session, const Migration& switched, const Ledger& ledger);
+// Phase switched: what hangs on the old column and is not the migration's own; one old_column_in_use (refuse)
+// for each. DROP COLUMN would fail for it, or (an index, a constraint) take it along without a word.
+std::vector<Finding> hanging_on_old_column(SqlSession& session, const Migration& switched);
 // Scalar SQL expressions of type text that change whenever anything that refers to the old column is added,
 // removed or altered by others. Without parameters, so that they can stand in a block of the switch. Views
 // are gone under the lock: they have a mark of their own, read before they are dropped, and the other mark
