@@ -288,6 +288,7 @@ TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request) {
   if (World world(env, m, request.event); !world.gate_open(m.row.phase, *target)) {
     return {m.row.phase, m.row.phase, m.row.status, world.blockers};
   }
+  if (request.before) request.before(m.row.phase, *target);
   const auto once = [&](int attempt, PauseSampler& sampler) {
     // Shortly before: what can be answered outside the lock is not left for it.
     make_phase_handler(m.row.phase)->before_attempt(env, m);

@@ -34,8 +34,6 @@ void not_supported_yet(const Context& context) {
               "Leave it out, or write false.");
   refuse.when(spec.archive == Archive::table, "[drop] archive", "an archive of the old values",
               "Use archive = \"none\" and copy the values before the drop.");
-  refuse.when(!spec.hooks.empty(), "[hooks]", "commands run before and after a phase",
-              "Run them between two calls of 'crossfade next'.");
   refuse.when(tuning.order == SweepOrder::physical, "[tuning] order", "a sweep in physical order",
               "Use order = \"auto\" or \"key\".");
   refuse.when(tuning.interleave > 1, "[tuning] interleave", "an interleaved sweep",

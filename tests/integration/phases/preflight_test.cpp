@@ -207,7 +207,6 @@ TEST_F(PreflightTest, EachUnsupportedWishIsNamed) {
   wish("[shadow] kind", [](Spec& spec) { spec.shadow = ShadowKind::table; });
   wish("[switch] follow_foreign_keys", [](Spec& spec) { spec.follow_foreign_keys = true; });
   wish("[drop] archive", [](Spec& spec) { spec.archive = Archive::table; });
-  wish("[hooks]", [](Spec& spec) { spec.hooks.emplace_back("before_switch", "true"); });
   wish("[tuning] order", [](Spec& spec) { spec.tuning.order = SweepOrder::physical; });
   wish("[tuning] interleave", [](Spec& spec) { spec.tuning.interleave = 8; });
   wish("[tuning] max_replication_lag",
