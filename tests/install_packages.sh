@@ -15,7 +15,7 @@ readonly -a packages=(
   g++ cmake ninja-build pkg-config ccache mold
   libpqxx-dev libpq-dev libhiredis-dev libspdlog-dev libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev
-  redis-server util-linux libfaketime
+  redis-server pgbouncer util-linux libfaketime
 )
 
 installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
@@ -62,7 +62,7 @@ missing_packages() {
 
 # --- as root --------------------------------------------------------------------------------------------------------
 
-# Packages start their services when installed, unless this policy says no. It holds for our two services and only
+# Packages start their services when installed, unless this policy says no. It holds for our three services and only
 # while this process lives, so that even if it is left behind (kill -9) it denies nothing.
 deny_service_starts() {
   local policy=/usr/sbin/policy-rc.d
@@ -71,7 +71,7 @@ deny_service_starts() {
   cat >"$policy" <<POLICY
 #!/bin/sh
 [ -d /proc/$$ ] || exit 0
-case "\$1" in postgresql* | redis*) exit 101 ;; esac
+case "\$1" in postgresql* | redis* | pgbouncer*) exit 101 ;; esac
 exit 0
 POLICY
   chmod 755 "$policy"

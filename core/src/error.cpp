@@ -62,6 +62,9 @@ constexpr ErrorInfo kErrors[] = {
      "A transaction or slot is old enough to read the shadow as it was before it was filled."},
     {request_cancelled, "request_cancelled", 3, refuse,
      "Somebody cancelled the phase change while it waited."},
+    {trigger_fails, "trigger_fails", 3, refuse,
+     "A trigger of the table that works now would fail after the switch or the way back."},
+    {hook_failed, "hook_failed", 3, refuse, "A hook that runs before a phase failed, which is its veto."},
 
     {phase_failed, "phase_failed", 4, ask_operator, "The phase is in status failed."},
     {statement_failed, "statement_failed", 4, ask_operator, "PostgreSQL refused a statement."},

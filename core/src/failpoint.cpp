@@ -18,9 +18,9 @@
 
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/phase.hpp"
+#include "crossfade/core/printable.hpp"
 #include "crossfade/core/sql_session.hpp"
 #include "crossfade/core/tuning.hpp"
-#include "printable.hpp"
 
 namespace crossfade::failpoint {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "crossfade/core/error.hpp"
-#include "printable.hpp"
+#include "crossfade/core/printable.hpp"
 #include "sql_keywords.hpp"
 
 namespace crossfade {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "printable.hpp"
+#include "crossfade/core/printable.hpp"
 #include "spec_depth.hpp"
 #include "spec_reader.hpp"
 
@@ -164,9 +164,10 @@ class SpecParser {
     const auto hooks = section("hooks");
     if (!hooks) return;
     for (const SpecKey& key : spec_keys()) {
-      if (key.section != "hooks") continue;
+      if (key.section != "hooks" || key.name == "hook_timeout") continue;
       if (auto command = hooks->text(key.name)) spec_.hooks.emplace_back(key.name, *std::move(command));
     }
+    spec_.hook_timeout = hooks->duration("hook_timeout").value_or(spec_.hook_timeout);
   }
 
   const toml::table& root_;

@@ -75,6 +75,8 @@ std::string Spec::canonical_text() const {
   auto ordered = hooks;
   std::ranges::sort(ordered);
   for (const auto& [event, command] : ordered) add(out, event, command);
+  // Only where it says something: the hash of a spec that was started stays what it was.
+  if (hook_timeout != kHookTimeout) add(out, "hook_timeout", format_duration(hook_timeout));
   return out;
 }
 

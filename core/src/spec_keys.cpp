@@ -64,6 +64,7 @@ constexpr auto kAfterTuning = std::to_array<SpecKey>({
     {"hooks", "before_rolled_back", "absent", kCommand,
      "Runs before phase rolled_back is entered; failure vetoes."},
     {"hooks", "after_rolled_back", "absent", kCommand, "Runs after phase rolled_back was entered."},
+    {"hooks", "hook_timeout", "1min", "1s..1h", "Time after which a hook is ended and counts as failed."},
 });
 
 }  // namespace

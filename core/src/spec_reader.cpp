@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "crossfade/core/printable.hpp"
 #include "expectation.hpp"
-#include "printable.hpp"
 
 namespace crossfade {
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "crossfade/core/error.hpp"
-#include "printable.hpp"
+#include "crossfade/core/printable.hpp"
 
 namespace crossfade {
 

@@ -87,6 +87,15 @@ Runner::Setup Migrator::Impl::runner_setup(const MigrationRow& row, std::atomic<
   return setup;
 }
 
+HookContext Migrator::Impl::hook_context(std::atomic<bool>& stop) const {
+  return {options, listener, [&stop] {
+            if (stop) {
+              throw Error(ErrorCode::interrupted, "interrupted; nothing is lost",
+                          "run the command again to go on");
+            }
+          }};
+}
+
 void Migrator::Impl::store_acceptances(SqlSession& session, const MigrationRow& row,
                                        const std::vector<Acceptance>& accept) const {
   StateStore store(session);
@@ -186,16 +195,18 @@ std::string refusal_hint(const std::vector<Finding>& refusals) {
 
 }  // namespace
 
-StartReport Migrator::start(const SpecSource& source, const std::vector<Acceptance>& accept) {
-  const auto spec = parse_spec(source.text, source.file);
-  auto session = impl_->open(spec.name, "start");
-  failpoint::hit("start.before");
-  Transaction transaction(session);
+namespace {
+
+// Checks and stores what the spec says, in the open transaction. Present: it was started already.
+std::optional<StartReport> register_migration(SqlSession& session, const SpecSource& source, const Spec& spec,
+                                              const MigratorOptions& options,
+                                              const std::vector<Acceptance>& accept,
+                                              Registration& registration) {
   // Two starts at once meet here; the second one finds the first one's row.
   session.exec("SELECT pg_advisory_xact_lock(hashtext('crossfade'), hashtext('start'))");
   StateStore store(session);
-  if (const auto open = open_as_given(session, spec)) return {open->name, open->id.text, true, {}};
-  auto registration = register_spec(session, source, impl_->options);
+  if (const auto open = open_as_given(session, spec)) return StartReport{open->name, open->id.text, true, {}};
+  registration = register_spec(session, source, options);
   if (const auto open = store.find_open_on(registration.row.table_oid)) {
     throw Error(
         ErrorCode::table_has_migration,
@@ -215,11 +226,36 @@ StartReport Migrator::start(const SpecSource& source, const std::vector<Acceptan
     throw Error(ErrorCode::internal_error, "the spec could not be bound and nothing was refused");
   store.insert(registration.row, registration.spec.tuning);
   store_ledger(session, registration.row.id, registration.ledger);
+  return std::nullopt;
+}
+
+}  // namespace
+
+StartReport Migrator::start(const SpecSource& source, const std::vector<Acceptance>& accept) {
+  const auto spec = parse_spec(source.text, source.file);
+  auto session = impl_->open(spec.name, "start");
+  failpoint::hit("start.before");
+  const auto hooks = impl_->hook_context(stop_);
+  Registration registration;
+  if (!spec.hooks.empty()) {
+    {
+      // It is asked only of a start that would be made; what looks is undone.
+      const Transaction looking(session);
+      if (auto started = register_migration(session, source, spec, impl_->options, accept, registration))
+        return *started;
+    }
+    run_before_hook(spec, {"", "start", Phase::planned, ""}, hooks);
+  }
+  Transaction transaction(session);
+  if (auto started = register_migration(session, source, spec, impl_->options, accept, registration))
+    return *started;
   impl_->store_acceptances(session, registration.row, accept);
-  store.record_action(registration.row.id, "start", impl_->options.operator_name, impl_->options.host);
+  StateStore(session).record_action(registration.row.id, "start", impl_->options.operator_name,
+                                    impl_->options.host);
   transaction.commit();
   failpoint::hit("start.registered");
   log::write(log::Level::info, "started", {{"migration", spec.name}, {"id", registration.row.id.text}});
+  run_owed_hook(session, StateStore(session).get(registration.row.id), hooks);
   return {spec.name, registration.row.id.text, false, registration.findings};
 }
 
@@ -228,6 +264,7 @@ PhaseReport Migrator::next(const MigrationRef& ref, const NextOptions& options) 
   const auto row = impl_->resolve(session, ref);
   impl_->require_identity(session, row);
   if (is_closed(row.phase)) {
+    run_owed_hook(session, row, impl_->hook_context(stop_));
     if (options.until == row.phase) return {row.name, row.phase, row.status, false};
     throw Error(ErrorCode::illegal_transition,
                 fmt::format("migration {} is closed ({})", row.name, to_text(row.phase)),
@@ -253,6 +290,7 @@ PhaseReport Migrator::next(const MigrationRef& ref, const NextOptions& options) 
   auto setup = impl_->runner_setup(row, stop_);
   setup.confirmation = options.confirm;
   Runner runner(std::move(setup));
+  runner.run_owed_hook();
   Runner::WaitUntil wait;
   if (options.wait) {
     using Clock = std::chrono::steady_clock;
@@ -305,6 +343,7 @@ PhaseReport Migrator::rollback(const MigrationRef& ref, const RollbackOptions& o
   setup.confirmation = row.name;
   setup.accepted = options.accept;
   Runner runner(std::move(setup));
+  runner.run_owed_hook();
   while (runner.load().row.phase != *target) {
     runner.check();
     const auto phase = runner.load().row.phase;

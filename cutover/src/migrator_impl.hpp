@@ -8,6 +8,7 @@
 #include "crossfade/core/sql_session.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/cutover/migrator.hpp"
+#include "hooks.hpp"
 #include "registration.hpp"
 #include "runner.hpp"
 
@@ -23,6 +24,7 @@ struct Migrator::Impl {
   MigrationRow resolve(SqlSession& session, const MigrationRef& ref) const;
   void require_identity(const SqlSession& session, const MigrationRow& row) const;
   Runner::Setup runner_setup(const MigrationRow& row, std::atomic<bool>& stop) const;
+  HookContext hook_context(std::atomic<bool>& stop) const;
   void store_acceptances(SqlSession& session, const MigrationRow& row,
                          const std::vector<Acceptance>& accept) const;
 };

@@ -236,6 +236,7 @@ PlanReport plan_report(SqlSession& session, const Registration& r,
   report.mode = std::string(to_text(r.row.mode));
   report.findings = r.findings;
   report.refusals = unaccepted(r.findings, r.accepted);
+  report.hooks = r.spec.hooks;
   for (const auto& column : r.binding.key.columns)
     report.key += (report.key.empty() ? "" : ", ") + column.name;
   report.forward = r.binding.column.forward.text;
@@ -275,6 +276,8 @@ std::string to_json(const PlanReport& report) {
                           {"blocks", s.blocks},
                           {"may_wait", s.may_wait}});
   }
+  nlohmann::json hooks = nlohmann::json::array();
+  for (const auto& [hook, command] : report.hooks) hooks.push_back({{"hook", hook}, {"command", command}});
   return nlohmann::json{{"migration", report.name},
                         {"table", report.table},
                         {"mode", report.mode},
@@ -285,6 +288,7 @@ std::string to_json(const PlanReport& report) {
                         {"findings", findings(report.findings)},
                         {"refusals", findings(report.refusals)},
                         {"carried", report.carried},
+                        {"hooks", hooks},
                         {"statements", statements},
                         {"initialized", report.initialized},
                         {"phase", report.phase ? nlohmann::json(to_text(*report.phase)) : nlohmann::json()}}

@@ -262,11 +262,12 @@ void Runner::refresh(PhaseHandler& handler) {
 }
 
 TransitionRequest Runner::request(Event event) {
-  TransitionRequest request{setup_.id, event, setup_.options->operator_name, setup_.options->host, {},
+  TransitionRequest request{setup_.id, event, setup_.options->operator_name, setup_.options->host, {}, {},
                             {},        {}};
   request.notice = [this](const std::string& sentence) {
     if (setup_.listener != nullptr) setup_.listener->on_notice(sentence);
   };
+  request.before = [this, event](Phase from, Phase to) { before_change(event, from, to); };
   request.check = [this] { check(); };
   request.tell = [this](const std::string& waits_for, int attempt, const std::string& blockers) {
     request_->tell(waits_for, attempt, blockers);
@@ -297,6 +298,21 @@ void Runner::reinstall_backward_capture() {
   cache_.publish_control(setup_.id, "recapture");
 }
 
+// Once in a command: what waits for a lock tries the phase change many times.
+void Runner::before_change(Event event, Phase from, Phase to) {
+  if (hooked_for_ == to) return;
+  const auto m = load();
+  run_before_hook(session_, m.row, m.spec,
+                  {std::string(to_text(from)), std::string(to_text(event)), to, m.row.id.text}, hooks());
+  hooked_for_ = to;
+}
+
+HookContext Runner::hooks() {
+  return {*setup_.options, setup_.listener, [this] { check(); }};
+}
+
+void Runner::run_owed_hook() { crossfade::run_owed_hook(session_, load().row, hooks()); }
+
 void Runner::change(Event event) {
   const auto result = change_phase(env_, request(event));
   const auto m = load();
@@ -304,6 +320,7 @@ void Runner::change(Event event) {
   cache_.put_phase(setup_.id, {m.row.phase, m.row.epoch, env_.token});
   cache_.publish_control(setup_.id, to_text(m.row.phase));
   if (is_closed(m.row.phase)) cache_.forget(setup_.id);
+  hooked_for_.reset();
   if (setup_.listener != nullptr) setup_.listener->on_phase(m.row.name, result.from, result.to);
 }
 
@@ -362,6 +379,7 @@ void Runner::advance(const WaitUntil& wait) {
     m = load();
   }
   request_.reset();
+  run_owed_hook();
 }
 
 void Runner::go_back() {
@@ -378,6 +396,7 @@ void Runner::go_back() {
   }
   change(Event::rollback);
   request_.reset();
+  run_owed_hook();
 }
 
 }  // namespace crossfade

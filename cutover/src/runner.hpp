@@ -8,6 +8,7 @@
 
 #include "crossfade/cutover/migrator.hpp"
 #include "crossfade/phases/phase_handler.hpp"
+#include "hooks.hpp"
 #include "lease_keeper.hpp"
 #include "open_request.hpp"
 #include "transition.hpp"
@@ -41,6 +42,8 @@ class Runner {
   void advance(const WaitUntil& wait = std::nullopt);
   void go_back();
   void reinstall_backward_capture();
+  // The after hook that a runner before this one still owes.
+  void run_owed_hook();
 
   Migration load();
   PhaseEnv& env() { return env_; }
@@ -59,6 +62,8 @@ class Runner {
   void ask_for(std::string_view event, Phase to, int attempts, const WaitUntil& wait);
   void advance_once(const Migration& migration, PhaseHandler& handler, const WaitUntil& wait);
   void wait_after(const Error& shut);
+  void before_change(Event event, Phase from, Phase to);
+  HookContext hooks();
   void change(Event event);
   void report(const Migration& migration, std::int64_t done, const std::string& note);
 
@@ -69,6 +74,7 @@ class Runner {
   LeaseKeeper keeper_;
   PhaseEnv env_;
   std::optional<OpenRequest> request_;  // while a phase change is asked for
+  std::optional<Phase> hooked_for_;     // its before hook has said yes
   std::string told_;                    // what it waits for, as the listener heard it last
   std::chrono::steady_clock::time_point last_fingerprint_{};
 };

@@ -178,6 +178,14 @@ Attempt commit_crossing(PhaseEnv& env, const TransitionRequest& request, const M
     } else if (error.sqlstate() == "CF001") {
       throw Error(ErrorCode::not_ready, error.message(), "run the command again; it checks anew", m.row.name)
           .with_sqlstate(error.sqlstate());
+    } else if (error.sqlstate() == "CF004") {
+      throw Error(ErrorCode::trigger_fails,
+                  fmt::format("in phase {} an UPDATE of {} would fail: {}", to_text(change.to),
+                              table.display(), error.message()),
+                  "change the trigger's function so that it works with either type of the column, and run the"
+                  " command again; nothing was changed",
+                  table.display())
+          .with_sqlstate(error.sqlstate());
     } else if (error.sqlstate() == "CF002") {
       const auto who = PhaseRequests(session).cancelled_by(request.id, env.token);
       throw request_cancelled(std::string(to_text(change.to)), who.value_or(""));
@@ -282,6 +290,7 @@ TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request) {
   if (World world(env, m, request.event); !world.gate_open(m.row.phase, *target)) {
     return {m.row.phase, m.row.phase, m.row.status, world.blockers};
   }
+  if (request.before) request.before(m.row.phase, *target);
   const auto once = [&](int attempt, PauseSampler& sampler) {
     // Shortly before: what can be answered outside the lock is not left for it.
     make_phase_handler(m.row.phase)->before_attempt(env, m);

@@ -16,6 +16,9 @@ struct TransitionRequest {
   Event event = Event::advance;
   std::string operator_name, host;
   std::function<void(const std::string&)> notice;
+  // Called once the gate was found open, before the first attempt and outside any transaction; throws to
+  // veto.
+  std::function<void(Phase from, Phase to)> before;
   // Throws what should end it: an interrupt, a lost lease, a cancelled request.
   std::function<void()> check;
   // What it waits for now, for whoever looks; throws request_cancelled. Present when a row of

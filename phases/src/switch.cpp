@@ -24,6 +24,8 @@
 #include "crossfade/shadow/fingerprint.hpp"
 #include "crossfade/shadow/rejects.hpp"
 #include "crossfade/shadow/twins.hpp"
+#include "plpgsql_readers.hpp"
+#include "trigger_probe.hpp"
 #include "user_triggers.hpp"
 
 namespace crossfade {
@@ -62,6 +64,10 @@ std::string rename(const QualifiedName& table, const std::string& from, const st
 }
 
 bool type_changes(const Migration& m) { return m.binding.column.old_type != m.binding.column.new_type; }
+
+std::string compile_anew_sql(SqlSession& session, const Migration& m, const QualifiedName& table) {
+  return recreate_user_triggers_sql(session, m, table) + recompile_functions_sql(session, m, table);
+}
 
 // A constant is kept as a literal; what is computed anew for each row as a cast of its expression, and that
 // cannot be recognised in a row.
@@ -146,13 +152,15 @@ Crossing switch_crossing(PhaseEnv& env, const Migration& m, const DependentMarks
   crossing.recheck += raise_unless(
       fmt::format("{} = {}", dependents_mark_sql(m, marks.view_oids), quote_literal(marks.others)),
       "something that hangs on the column was added or changed");
+  const auto probe = trigger_probe(env.session, m, table);
   // The old triggers go first: between the renames they would name columns that are not there.
-  crossing.statements = remove_triggers_sql(m, table) + let_go_sql(table, ledger) +
+  crossing.statements = probe.before + remove_triggers_sql(m, table) + let_go_sql(table, ledger) +
                         rename(table, m.names.old_column, column.retired_name) +
                         rename(table, m.names.new_column, column.name) +
                         carry_over_sql(after, table, ledger, not_null_check_valid) +
                         install_backward_sql(after, table, carried_default(ledger));
-  if (type_changes(m)) crossing.statements += recreate_user_triggers_sql(env.session, m, table);
+  if (type_changes(m)) crossing.statements += compile_anew_sql(env.session, m, table);
+  crossing.statements += probe.after;
   crossing.assignments = {refreshed_fingerprint(after)};
   if (const auto pass = newest_pass(env.session, m.row.id, "compare")) {
     crossing.evidence = nlohmann::json{{"comparison",
@@ -175,13 +183,15 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
   crossing.before_lock = let_go_views_sql(ledger) + sequences_back_sql(ledger);
   crossing.also_locks = locked_beside(ledger);
   crossing.recheck = recheck(env, m, table, CompareDirection::backward, notes_policy(env, "misfits_open"));
+  const auto probe = trigger_probe(env.session, m, table);
   if (m.spec.archive == Archive::table) crossing.statements = remove_archive_sql(m, table);
-  crossing.statements += remove_triggers_sql(m, table) + let_go_sql(table, ledger) +
+  crossing.statements += probe.before + remove_triggers_sql(m, table) + let_go_sql(table, ledger) +
                          rename(table, m.names.new_column, column.shadow_name) +
                          rename(table, m.names.old_column, column.name) +
                          carry_back_sql(after, table, ledger, old_not_null_is_proved(env.session, m)) +
                          reinstall_forward_sql(after, table);
-  if (type_changes(m)) crossing.statements += recreate_user_triggers_sql(env.session, m, table);
+  if (type_changes(m)) crossing.statements += compile_anew_sql(env.session, m, table);
+  crossing.statements += probe.after;
   // Values written under the new name may not be what forward gives: they are replayed and compared again. A
   // misfit is over with the switch back; its notes would read as rejects.
   crossing.statements += fmt::format(

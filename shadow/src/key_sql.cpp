@@ -136,6 +136,10 @@ std::string mixed_nth_sql(const QualifiedName& table, const KeyFacts& key, const
 
 std::string key_order_sql(const KeyFacts& key, std::string_view alias) { return order(key, alias, false); }
 
+std::string key_reverse_order_sql(const KeyFacts& key, std::string_view alias) {
+  return order(key, alias, true);
+}
+
 std::string key_array_order_sql(const KeyFacts& key, std::string_view array) {
   return joined(
       key, [&](const KeyColumn& c, std::size_t n) { return element(c, array, n) + direction(c, false); });

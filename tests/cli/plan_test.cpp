@@ -63,6 +63,8 @@ class PlanTest : public DatabaseTest {
     sql("CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS "
         "'BEGIN NEW.note := ''seen''; RETURN NEW; END'");
     sql("CREATE TRIGGER noted BEFORE INSERT ON accounts FOR EACH ROW EXECUTE FUNCTION noted()");
+    sql("CREATE TRIGGER probed BEFORE UPDATE ON accounts FOR EACH ROW WHEN (coalesce(current_setting("
+        "'crossfade.sweep', true), '') = '') EXECUTE FUNCTION noted()");
     sql("ANALYZE accounts");
   }
 
@@ -195,8 +197,10 @@ TEST_F(PlanTest, EveryPhaseWithWorkHasItsStatementsAndLocks) {
   find("compare", "work", "UPDATE ONLY");
   find("switched", "enter", "RENAME COLUMN");
   find("switched", "enter", "SET NOT NULL");
+  find("switched", "enter", "crossfade.probe_failed");
   find("switched", "recapture", "CREATE TRIGGER");
   find("switched", "rollback", "RENAME COLUMN");
+  find("switched", "rollback", "crossfade.probe_failed");
   find("dropped", "enter", "DROP COLUMN");
   const std::string text = done({"plan", spec_, "--sql"}).out;
   EXPECT_TRUE(contains(text, "holds up readers and writers of the table")) << text;

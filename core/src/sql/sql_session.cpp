@@ -88,6 +88,19 @@ struct SqlSession::Impl {
     prepared.emplace(sql, std::move(name));
   }
 
+  // A pooler answers with a process id of its own making. Behind it our settings would stay with a session
+  // that the application gets next, and our locks and lease would belong to a backend that is not ours. Asked
+  // before anything is set.
+  void refuse_pooler() {
+    const SqlResult result = plain("SELECT pg_catalog.pg_backend_pid()", IfLost::nothing_changed);
+    if (int_of(result.one("the backend")[0]) == connection.backend_pid()) return;
+    throw Error(ErrorCode::not_supported_yet,
+                fmt::format("The server of {} is reached through a connection pooler (PgBouncer or its like);"
+                            " crossfade needs sessions of its own.",
+                            target),
+                "Connect crossfade to PostgreSQL itself; the application may stay behind the pooler.");
+  }
+
   void pin_settings() { plain(pin_settings_sql(), IfLost::nothing_changed); }
 
   void identify(Target wanted) {
@@ -132,6 +145,7 @@ SqlSession SqlSession::connect(const ConnectOptions& options, Target target) {
         fmt::format("The server of {} is PostgreSQL {}; 14 is the oldest supported.", name, version / 10000));
   }
   try {
+    impl->refuse_pooler();
     impl->pin_settings();
     impl->identify(target);
   } catch (const Error& error) {

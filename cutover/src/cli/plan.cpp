@@ -31,6 +31,14 @@ std::string carried_text(const PlanReport& report, const Style& style) {
   return text;
 }
 
+std::string hooks_text(const PlanReport& report, const Style& style) {
+  if (report.hooks.empty()) return "";
+  std::string text = style.bold("commands that crossfade runs on the host where it is called") + "\n";
+  for (const auto& [hook, command] : report.hooks)
+    text += fmt::format("  {}: {}\n", hook, one_line(command, 2000));
+  return text;
+}
+
 std::string_view effect(const PlannedStatement& statement) {
   if (statement.blocks == "table") return "holds up readers and writers of the table";
   if (statement.blocks == "rows") return "holds up writers of the same rows";
@@ -103,7 +111,7 @@ int run_plan(const Command& command, const PlanArguments& arguments) {
   }
   const Style& style = command.output.style();
   std::string text = facts_text(report, style) + findings_text(report.findings, accepted, style);
-  text += carried_text(report, style);
+  text += carried_text(report, style) + hooks_text(report, style);
   if (arguments.sql) text += statements_text(report, style);
   command.output.print(text);
   if (refused) {

@@ -62,6 +62,7 @@ void trigger_sorts_later(const Context& context);
 void published_table(const Context& context);
 void column_order(const Context& context);
 void star_readers(const Context& context);
+void statement_readers(const Context& context);
 void plpgsql_cached_types(const Context& context);
 void foreign_dependents(const Context& context);
 void isolation_conflict(const Context& context);

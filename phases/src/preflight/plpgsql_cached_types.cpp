@@ -1,32 +1,34 @@
 #include <fmt/format.h>
 
 #include "checks.hpp"
+#include "plpgsql_readers.hpp"
 
 namespace crossfade::checks {
 
-// PL/pgSQL plans an expression once per session for the types that it met; a record's field that changes its
-// type makes it fail with 42804 in that session. Trigger functions of the table, and bodies that name table
-// and column.
+// Those that the role may alter are compiled anew by the switch; the others it can only name.
 void plpgsql_cached_types(const Context& context) {
   const auto* column = context.migrated();
   if (column == nullptr || context.column == nullptr || context.column->old_type == context.column->new_type)
     return;
-  const auto found = context.session.exec(R"sql(
-WITH word AS (SELECT '\m' || regexp_replace($2, '(\W)', '\\\1', 'g') || '\M' AS column_name,
-                     '\m' || regexp_replace($3, '(\W)', '\\\1', 'g') || '\M' AS table_name)
-SELECT p.oid::regprocedure::text
-FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang AND l.lanname = 'plpgsql'
-JOIN pg_namespace n ON n.oid = p.pronamespace AND n.nspname <> 'crossfade', word
-WHERE p.prosrc ~* word.column_name AND (p.prosrc ~* word.table_name OR EXISTS (
-  SELECT 1 FROM pg_trigger t WHERE t.tgrelid = $1::oid AND t.tgfoid = p.oid)) ORDER BY 1)sql",
-                                          {context.table_oid(), column->name, context.table.name.name});
-  for (const auto& row : found.rows) {
+  for (const auto& reader :
+       plpgsql_readers(context.session, context.table.oid, context.table.name.name, column->name)) {
+    if (!reader.alter_sql.empty()) {
+      context.inform(
+          "plpgsql_cached_types", reader.signature,
+          fmt::format("Function {} names column {}; the switch makes every session compile it anew.",
+                      reader.signature, context.column_text()),
+          "Variables that are declared with the old type's name keep it: look at them.");
+      continue;
+    }
     context.warn(
-        "plpgsql_cached_types", text_of(row[0]),
+        "plpgsql_cached_types", reader.signature,
         fmt::format("Function {} names column {} and may remember its old type in open sessions after the "
-                    "switch.",
-                    text_of(row[0]), context.column_text()),
-        "Let the sessions that call it connect again after the switch if it fails with 42804.");
+                    "switch; only its owner could make them forget it.",
+                    reader.signature, context.column_text()),
+        fmt::format("Let its owner run ALTER ROUTINE {} SECURITY INVOKER (or DEFINER, as it is) after the "
+                    "switch, or let "
+                    "the sessions that call it connect again if it fails with 42804.",
+                    reader.signature));
   }
 }
 

@@ -55,6 +55,7 @@ constexpr Check kChecks[] = {
     checks::published_table,
     checks::column_order,
     checks::star_readers,
+    checks::statement_readers,
     checks::plpgsql_cached_types,
     checks::foreign_dependents,
     checks::isolation_conflict,

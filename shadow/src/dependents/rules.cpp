@@ -83,8 +83,9 @@ const std::vector<DependentRule>& dependent_rules() {
        "plpgsql_cached_types"},
       {"function with an SQL body", "carried", "replaced by the same words, which keeps owner and privileges",
        "switched", "", "dependent_not_carried"},
-      {"function whose text names the column", "told", "it may remember the old type in open sessions", "",
-       "", "plpgsql_cached_types"},
+      {"function whose text names the column", "told",
+       "in PL/pgSQL altered to what it is, where the role may, so that open sessions forget the old type",
+       "switched", "", "plpgsql_cached_types"},
       {"publication with a column list or row filter", "carried",
        "the table is taken out and put in again by the same words; refused when the publication belongs to "
        "another role",

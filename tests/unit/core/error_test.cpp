@@ -48,6 +48,8 @@ std::string_view expected_name(ErrorCode code) {
     NAME_OF(undefined_column)
     NAME_OF(old_snapshot)
     NAME_OF(request_cancelled)
+    NAME_OF(trigger_fails)
+    NAME_OF(hook_failed)
     NAME_OF(phase_failed)
     NAME_OF(statement_failed)
     NAME_OF(too_many_rejects)

@@ -1,4 +1,4 @@
-#include "printable.hpp"
+#include "crossfade/core/printable.hpp"
 
 #include <gtest/gtest.h>
 

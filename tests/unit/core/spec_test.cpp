@@ -351,6 +351,18 @@ TEST(SpecTest, EveryKeyOfTheTableHasASentenceAndIsThereOnce) {
   }
 }
 
+TEST(SpecTest, TheTimeoutOfHooksIsNoHookAndChangesTheHashOnlyWhereItIsGiven) {
+  const auto parsed = [](const std::string& text) { return parse_spec(text, "spec.toml"); };
+  const Spec given = parsed(kSwap + "[hooks]\nhook_timeout = \"90s\"\n");
+  EXPECT_TRUE(given.hooks.empty());
+  EXPECT_EQ(given.hook_timeout, std::chrono::seconds(90));
+  EXPECT_EQ(parsed(given.canonical_text()).hook_timeout, std::chrono::seconds(90));
+  const Spec absent = parsed(kSwap);
+  EXPECT_EQ(absent.hook_timeout, kHookTimeout);
+  EXPECT_EQ(absent.canonical_text(), parsed(kSwap + "[hooks]\nhook_timeout = \"1min\"\n").canonical_text());
+  EXPECT_EQ(refused(kSwap + "[hooks]\nhook_timeout = \"10ms\"\n").code(), ErrorCode::spec_bad_value);
+}
+
 TEST(SpecTest, HooksCoverEveryPhase) {
   for (const Phase phase : kAllPhases) {
     for (const std::string when : {"before_", "after_"}) {

@@ -49,6 +49,8 @@ enum class ErrorCode : int {
   undefined_column = 50,
   old_snapshot = 51,
   request_cancelled = 52,
+  trigger_fails = 53,
+  hook_failed = 54,
   // exit 4: failed; the state is intact, run again or roll back
   phase_failed = 60,
   statement_failed = 61,

@@ -15,6 +15,8 @@
 
 namespace crossfade {
 
+inline constexpr std::chrono::milliseconds kHookTimeout{std::chrono::minutes(1)};
+
 enum class OnMisfit { null, reject };
 enum class Archive { none, table };
 enum class ShadowKind { column, table };
@@ -53,7 +55,8 @@ struct Spec {
   bool follow_foreign_keys = false;
   std::chrono::milliseconds soak{std::chrono::hours(24)};
   Archive archive = Archive::none;
-  std::vector<std::pair<std::string, std::string>> hooks;  // phase event, command
+  std::vector<std::pair<std::string, std::string>> hooks;  // before_<phase> or after_<phase>, command
+  std::chrono::milliseconds hook_timeout = kHookTimeout;
 
   Mode mode() const;  // promote when any column has `into`
   // Canonical text of everything but [tuning]: equal specs have equal text whatever their layout, order and

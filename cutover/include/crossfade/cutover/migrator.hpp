@@ -34,8 +34,7 @@ struct MigratorOptions {
   std::string redis;                // empty: none
   std::string operator_name, host;  // for the history; empty: the login and the host name
   bool cancel_blockers = false;     // pg_cancel_backend on who stands in the way of a lock attempt
-  bool terminate_blockers =
-      false;  // pg_terminate_backend likewise; neither touches autovacuum or replication
+  bool terminate_blockers = false;  // pg_terminate_backend; neither touches autovacuum or replication
 };
 
 struct Progress {
@@ -85,9 +84,10 @@ struct PlanReport {
   std::string name, table, mode, key;
   std::string forward, backward;  // deparsed; backward empty when there is none
   bool one_way = false;
-  std::vector<Finding> findings;     // all of them
-  std::vector<Finding> refusals;     // those that stop `start`
-  std::vector<std::string> carried;  // the ledger, in words
+  std::vector<Finding> findings;                           // all of them
+  std::vector<Finding> refusals;                           // those that stop `start`
+  std::vector<std::string> carried;                        // the ledger, in words
+  std::vector<std::pair<std::string, std::string>> hooks;  // before_<phase> or after_<phase>, command
   std::vector<PlannedStatement> statements;
   bool initialized = true;     // schema crossfade is there
   std::optional<Phase> phase;  // of the open migration, when the spec was started already

@@ -11,6 +11,8 @@ namespace crossfade {
 
 // t."a" COLLATE …, t."b" DESC: for ORDER BY.
 std::string key_order_sql(const KeyFacts& key, std::string_view alias);
+// The same, from the other end.
+std::string key_reverse_order_sql(const KeyFacts& key, std::string_view alias);
 // The same order over a text[] expression that holds keys.
 std::string key_array_order_sql(const KeyFacts& key, std::string_view array);
 // ARRAY[t."a"::text, t."b"::text]: a Key as text[].
