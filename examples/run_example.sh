@@ -21,7 +21,7 @@ if grep -q '^forward' "$spec" && ! grep -q '^backward' "$spec"; then one_way=yes
 fixed=no
 
 # Without the lines that are random (pg_dump's restrict key) or name its version.
-schema() { "$(pg_tool pg_dump)" --schema-only -t "$table" -d "$CROSSFADE_DSN" | grep -vE '^(\\(un)?restrict|--|$)'; }
+schema() { "$(pg_tool pg_dump)" --schema-only -N crossfade -d "$CROSSFADE_DSN" | grep -vE '^(\\(un)?restrict|--|$)'; }
 
 verify() {
   local answer
@@ -86,9 +86,9 @@ heading "all the way back"
 roll_back rolled_back --to rolled_back
 schema_after=$(schema)
 if [[ $schema_after != "$schema_before" ]]; then
-  diff <(echo "$schema_before") <(echo "$schema_after") || die "the schema of $table is not what it was"
+  diff <(echo "$schema_before") <(echo "$schema_after") || die "the schema is not what it was"
 fi
-note "the schema of $table is what it was"
+note "the schema of $table and of all beside it is what it was"
 
 heading "forward to the end"
 crossfade start "$spec"

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "crossfade/core/lock_attempts.hpp"
+#include "group.hpp"
 
 namespace crossfade {
 
@@ -22,8 +23,19 @@ std::string all_texts(const std::vector<LockHolder>& holders) {
 
 class Campaign {
  public:
-  Campaign(PhaseEnv& env, const TransitionRequest& request, const Migration& m, const std::string& to)
-      : env_(env), request_(request), m_(m), to_(to), sampler_(env.connect, m.row.table_oid) {}
+  Campaign(PhaseEnv& env, const TransitionRequest& request, const std::vector<Migration>& group,
+           const std::string& to)
+      : env_(env),
+        request_(request),
+        m_(group.front()),
+        to_(to),
+        tables_(tables_of(group)),
+        sampler_(env.connect, tables_) {
+    for (const auto& m : group) {
+      const auto name = m.row.table.display();
+      if (names_.find(name) == std::string::npos) names_ += (names_.empty() ? "table " : ", ") + name;
+    }
+  }
 
   TransitionResult run(const std::function<Attempt(int, PauseSampler&)>& attempt_once) {
     for (int attempt = 1; attempt <= m_.spec.switch_attempts; ++attempt) {
@@ -38,17 +50,16 @@ class Campaign {
       std::this_thread::sleep_for(pause_after(attempt));
     }
     throw lock_attempts_exhausted(m_.row.table.display(), m_.spec.switch_attempts, m_.spec.lock_timeout,
-                                  missed_, watch_.look(env_.session, m_.row.table_oid), unreached_);
+                                  missed_, watch_.look(env_.session, tables_), unreached_);
   }
 
  private:
   // True when an attempt may be made now. Otherwise the holders are named, and signalled if the operator
   // asked for it.
   bool way_is_free(int attempt) {
-    const auto table = m_.row.table_oid;
-    const auto holders = watch_.old_holders(env_.session, table, m_.spec.lock_timeout);
+    const auto holders = watch_.old_holders(env_.session, tables_, m_.spec.lock_timeout);
     if (holders.empty()) {
-      if (request_.tell) request_.tell("the lock on table " + m_.row.table.display(), attempt, "[]");
+      if (request_.tell) request_.tell("the lock on " + names_, attempt, "[]");
       return true;
     }
     missed_ = "a transaction older than the lock budget holds the table";
@@ -58,7 +69,7 @@ class Campaign {
                                   holders.front().text()));
     }
     if (request_.tell) request_.tell(all_texts(holders), attempt, to_json(holders));
-    unreached_ = signal_holders(env_.session, table, holders, env_.signals);
+    unreached_ = signal_holders(env_.session, tables_, holders, env_.signals);
     for (const auto& sentence : unreached_) {
       if (request_.notice) request_.notice(sentence);
     }
@@ -79,6 +90,8 @@ class Campaign {
   const TransitionRequest& request_;
   const Migration& m_;
   const std::string& to_;
+  const std::vector<Oid> tables_;
+  std::string names_;
   HolderWatch watch_;
   PauseSampler sampler_;
   std::string missed_;
@@ -87,10 +100,10 @@ class Campaign {
 
 }  // namespace
 
-TransitionResult with_lock_attempts(PhaseEnv& env, const TransitionRequest& request, const Migration& m,
-                                    const std::string& to,
+TransitionResult with_lock_attempts(PhaseEnv& env, const TransitionRequest& request,
+                                    const std::vector<Migration>& group, const std::string& to,
                                     const std::function<Attempt(int, PauseSampler&)>& attempt_once) {
-  return Campaign(env, request, m, to).run(attempt_once);
+  return Campaign(env, request, group, to).run(attempt_once);
 }
 
 }  // namespace crossfade

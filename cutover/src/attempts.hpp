@@ -18,8 +18,8 @@ struct Attempt {
 
 // Repeats `attempt_once` until it gives a result. Throws lock_attempts_exhausted, request_cancelled,
 // interrupted, and what it throws itself.
-TransitionResult with_lock_attempts(PhaseEnv& env, const TransitionRequest& request, const Migration& m,
-                                    const std::string& to,
+TransitionResult with_lock_attempts(PhaseEnv& env, const TransitionRequest& request,
+                                    const std::vector<Migration>& group, const std::string& to,
                                     const std::function<Attempt(int number, PauseSampler&)>& attempt_once);
 
 }  // namespace crossfade

@@ -52,7 +52,12 @@ SqlSession Migrator::Impl::open(const std::string& name, const std::string& role
 
 MigrationRow Migrator::Impl::resolve(SqlSession& session, const MigrationRef& ref) const {
   StateStore store(session);
-  return ref.id ? store.get(MigrationId{*ref.id}) : store.find(ref.name);
+  if (!ref.id) return store.find(ref.name);
+  auto row = store.get(MigrationId{*ref.id});
+  if (!row.leader) return row;
+  throw Error(ErrorCode::unknown_migration,
+              fmt::format("{} belongs to migration {}, which it follows", row.id.text, row.name),
+              "name that one: " + row.name, row.name);
 }
 
 // State that moved with the data to another server says nothing about the passes that were made on the old
@@ -156,17 +161,8 @@ PlanReport Migrator::plan(const SpecSource& spec) {
   }
   auto registration = register_spec(session, spec, impl_->options);
   if (registration.usable) {
-    const auto open = StateStore(session).find_open_on(registration.row.table_oid);
-    if (open) {
-      throw Error(
-          ErrorCode::table_has_migration,
-          fmt::format("table {} has the open migration {}", registration.row.table.display(), open->name),
-          fmt::format("see 'crossfade status {0}'; finish it, or 'crossfade rollback {0} --to rolled_back'",
-                      open->name),
-          registration.row.table.display());
-    }
-    StateStore(session).insert(registration.row, registration.spec.tuning);
-    store_ledger(session, registration.row.id, registration.ledger);
+    require_free_tables(session, registration);
+    insert_registration(session, registration);
   }
   auto report = plan_report(session, registration, connect);
   report.initialized = initialized;
@@ -207,14 +203,7 @@ std::optional<StartReport> register_migration(SqlSession& session, const SpecSou
   StateStore store(session);
   if (const auto open = open_as_given(session, spec)) return StartReport{open->name, open->id.text, true, {}};
   registration = register_spec(session, source, options);
-  if (const auto open = store.find_open_on(registration.row.table_oid)) {
-    throw Error(
-        ErrorCode::table_has_migration,
-        fmt::format("table {} has the open migration {}", registration.row.table.display(), open->name),
-        fmt::format("see 'crossfade status {0}'; finish it, or 'crossfade rollback {0} --to rolled_back'",
-                    open->name),
-        registration.row.table.display());
-  }
+  require_free_tables(session, registration);
   // What could not be bound cannot be accepted either.
   const auto refusals =
       unaccepted(registration.findings, registration.usable ? accept : std::vector<Acceptance>{});
@@ -224,8 +213,7 @@ std::optional<StartReport> register_migration(SqlSession& session, const SpecSou
   }
   if (!registration.usable)
     throw Error(ErrorCode::internal_error, "the spec could not be bound and nothing was refused");
-  store.insert(registration.row, registration.spec.tuning);
-  store_ledger(session, registration.row.id, registration.ledger);
+  insert_registration(session, registration);
   return std::nullopt;
 }
 

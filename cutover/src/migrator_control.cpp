@@ -9,6 +9,7 @@
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/phase_request.hpp"
 #include "crossfade/shadow/capture.hpp"
+#include "group.hpp"
 #include "migrator_impl.hpp"
 
 namespace crossfade {
@@ -109,8 +110,10 @@ void Migrator::tune(const MigrationRef& ref,
   }
   auto detail = nlohmann::json::object();
   Transaction transaction(session);
+  const auto group = store.group(row.id);
   for (const auto& [key, value] : settings) {
-    store.set_tuning(row.id, key, tuning_value(tuning, key), impl_->options.operator_name);
+    for (const auto& member : group)
+      store.set_tuning(member.id, key, tuning_value(tuning, key), impl_->options.operator_name);
     detail[key] = tuning_value(tuning, key);
   }
   store.record_action(row.id, "tune", impl_->options.operator_name, impl_->options.host, detail.dump());
@@ -130,27 +133,53 @@ CompareDirection direction_of(const MigrationRow& row) {
 
 }  // namespace
 
+namespace {
+
+std::string table_of_member(const Migration& m) {
+  return m.row.leader ? m.row.table.display() : std::string();
+}
+
+// What the group found, as one.
+void add_to(PassRow& sum, const PassRow& pass) {
+  sum.rows_read += pass.rows_read;
+  sum.rows_written += pass.rows_written;
+  sum.differences += pass.differences;
+  sum.excepted += pass.excepted;
+  sum.repairs += pass.repairs;
+  if (pass.state == "running") sum.state = pass.state;
+  sum.age_seconds = std::max(sum.age_seconds, pass.age_seconds);
+}
+
+}  // namespace
+
 PassRow Migrator::compare(const MigrationRef& ref) {
   auto session = impl_->open(ref.name, "compare");
   const auto row = impl_->resolve(session, ref);
   impl_->require_identity(session, row);
   const auto direction = direction_of(row);
   Runner runner(impl_->runner_setup(row, stop_));
-  const auto m = runner.load();
   auto& env = runner.env();
-  const auto table = current_table(env.session, m);
-  if (direction == CompareDirection::backward) resolve_misfits(env.session, m, table);
-  StateStore(env.session).stamp_last_write(row.id);
-  Comparator comparator(m, table, direction);
-  const auto pass = comparator.open_pass(env.session);
-  const auto estimate = estimated_rows(env.session, m.row.table_oid);
-  const auto progress = [&](std::int64_t rows) {
-    if (impl_->listener != nullptr)
-      impl_->listener->on_progress({m.row.name, m.row.phase, rows, estimate, "comparing"});
-  };
-  while (!comparator.run(env.session, env.cache, pass, std::chrono::milliseconds(500), stop_, progress))
-    runner.check();
-  return *newest_pass(env.session, row.id, "compare", to_text(direction));
+  std::optional<PassRow> sum;
+  for (const auto& m : load_group(env.session, row.id)) {
+    const auto table = current_table(env.session, m);
+    if (direction == CompareDirection::backward) resolve_misfits(env.session, m, table);
+    StateStore(env.session).stamp_last_write(m.row.id);
+    Comparator comparator(m, table, direction);
+    const auto pass = comparator.open_pass(env.session);
+    const auto estimate = estimated_rows(env.session, m.row.table_oid);
+    const auto progress = [&](std::int64_t rows) {
+      if (impl_->listener != nullptr)
+        impl_->listener->on_progress({m.row.name, m.row.phase, rows, estimate, "comparing"});
+    };
+    while (!comparator.run(env.session, env.cache, pass, std::chrono::milliseconds(500), stop_, progress))
+      runner.check();
+    const auto ended = *newest_pass(env.session, m.row.id, "compare", to_text(direction));
+    if (sum)
+      add_to(*sum, ended);
+    else
+      sum = ended;
+  }
+  return *sum;
 }
 
 std::optional<PassRow> Migrator::newest_comparison(const MigrationRef& ref) {
@@ -158,9 +187,16 @@ std::optional<PassRow> Migrator::newest_comparison(const MigrationRef& ref) {
   const auto row = impl_->resolve(session, ref);
   const auto direction =
       row.phase == Phase::switched ? CompareDirection::backward : CompareDirection::forward;
-  auto pass = newest_pass(session, row.id, "compare", to_text(direction));
-  if (pass && pass->state == "void") pass.reset();
-  return pass;
+  std::optional<PassRow> sum;
+  for (const auto& member : StateStore(session).group(row.id)) {
+    const auto pass = newest_pass(session, member.id, "compare", to_text(direction));
+    if (!pass || pass->state == "void") return std::nullopt;
+    if (sum)
+      add_to(*sum, *pass);
+    else
+      sum = pass;
+  }
+  return sum;
 }
 
 std::vector<DifferenceValues> Migrator::differences(const MigrationRef& ref, ShowValues show) {
@@ -169,14 +205,16 @@ std::vector<DifferenceValues> Migrator::differences(const MigrationRef& ref, Sho
   std::vector<DifferenceValues> found;
   const auto direction =
       row.phase == Phase::switched ? CompareDirection::backward : CompareDirection::forward;
-  const auto pass = newest_pass(session, row.id, "compare", to_text(direction));
-  if (!pass || !has_capture(row.phase)) return found;
-  const auto m = migration_of(row);
-  const Comparator comparator(m, current_table(session, m), direction);
-  for (auto& difference : comparator.differences(session, pass->id)) {
-    DifferenceValues values{difference, std::nullopt};
-    if (show == ShowValues::yes) values.values = comparator.values(session, difference.key);
-    found.push_back(std::move(values));
+  if (!has_capture(row.phase)) return found;
+  for (const auto& m : load_group(session, row.id)) {
+    const auto pass = newest_pass(session, m.row.id, "compare", to_text(direction));
+    if (!pass) continue;
+    const Comparator comparator(m, current_table(session, m), direction);
+    for (auto& difference : comparator.differences(session, pass->id)) {
+      DifferenceValues values{difference, table_of_member(m)};
+      if (show == ShowValues::yes) values.values = comparator.values(session, difference.key);
+      found.push_back(std::move(values));
+    }
   }
   return found;
 }
@@ -187,23 +225,40 @@ std::int64_t Migrator::repair(const MigrationRef& ref) {
   impl_->require_identity(session, row);
   const auto direction = direction_of(row);
   Runner runner(impl_->runner_setup(row, stop_));
-  const auto m = runner.load();
   auto& env = runner.env();
-  const auto pass = newest_pass(env.session, row.id, "compare", to_text(direction));
-  if (!pass) return 0;
-  Comparator comparator(m, current_table(env.session, m), direction);
-  const auto written = comparator.repair(env.session, pass->id);
-  failpoint::hit("repair.after");
-  StateStore(env.session).stamp_last_write(row.id);
-  if (direction == CompareDirection::backward) {
-    resolve_misfits(env.session, m, current_table(env.session, m));
+  std::int64_t written = 0;
+  for (const auto& m : load_group(env.session, row.id)) {
+    const auto pass = newest_pass(env.session, m.row.id, "compare", to_text(direction));
+    if (!pass) continue;
+    Comparator comparator(m, current_table(env.session, m), direction);
+    written += comparator.repair(env.session, pass->id);
+    failpoint::hit("repair.after");
+    StateStore(env.session).stamp_last_write(m.row.id);
+    if (direction == CompareDirection::backward)
+      resolve_misfits(env.session, m, current_table(env.session, m));
   }
   return written;
 }
 
+namespace {
+
+std::vector<RejectRow> of_group(SqlSession& session, const MigrationId& id,
+                                std::vector<RejectRow> (*list)(SqlSession&, const MigrationId&)) {
+  std::vector<RejectRow> rows;
+  for (const auto& m : load_group(session, id)) {
+    for (auto& found : list(session, m.row.id)) {
+      found.table = table_of_member(m);
+      rows.push_back(std::move(found));
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
 std::vector<RejectRow> Migrator::rejects(const MigrationRef& ref) {
   auto session = impl_->open(ref.name, "rejects");
-  return list_rejects(session, impl_->resolve(session, ref).id);
+  return of_group(session, impl_->resolve(session, ref).id, list_rejects);
 }
 
 Resolution Migrator::retry_rejects(const MigrationRef& ref) {
@@ -216,22 +271,28 @@ Resolution Migrator::retry_rejects(const MigrationRef& ref) {
                 "rejects exist from backfill to compare", row.name);
   }
   Runner runner(impl_->runner_setup(row, stop_));
-  const auto m = runner.load();
-  const auto table = current_table(runner.env().session, m);
   auto& env = runner.env();
-  // What this writes is younger than any comparison so far, which must therefore be made again.
-  return resolve_rejects(env.session, m, table, env.token,
-                         [&] { void_passes(env.session, row.id, "compare"); });
+  Resolution sum;
+  for (const auto& m : load_group(env.session, row.id)) {
+    const auto table = current_table(env.session, m);
+    // What this writes is younger than any comparison so far, which must therefore be made again.
+    const auto one = resolve_rejects(env.session, m, table, env.token,
+                                     [&] { void_passes(env.session, m.row.id, "compare"); });
+    sum.open += one.open;
+    sum.closed += one.closed;
+    sum.written += one.written;
+    sum.complete = sum.complete && one.complete;
+  }
+  return sum;
 }
 
 std::vector<RejectRow> Migrator::misfits(const MigrationRef& ref) {
   auto session = impl_->open(ref.name, "misfits");
   const auto row = impl_->resolve(session, ref);
   if (row.phase == Phase::switched) {
-    const auto m = migration_of(row);
-    resolve_misfits(session, m, current_table(session, m));
+    for (const auto& m : load_group(session, row.id)) resolve_misfits(session, m, current_table(session, m));
   }
-  return list_misfits(session, row.id);
+  return of_group(session, row.id, list_misfits);
 }
 
 // The capture is removed and made again. Before the switch everything is swept once more; after it the
@@ -272,14 +333,16 @@ void Migrator::adopt() {
       change_status(session, row.id, Event::retry, "", std::nullopt);
     }
     Transaction transaction(session);
-    session.exec("UPDATE crossfade.pass SET state = 'void' WHERE migration_id = $1 AND kind <> 'profile'",
-                 {row.id.text});
+    session.exec(
+        "UPDATE crossfade.pass SET state = 'void' WHERE kind <> 'profile' AND migration_id IN"
+        " (SELECT m.id FROM crossfade.migration m WHERE $1 IN (m.id, m.leader_id))",
+        {row.id.text});
     session.exec(
         "UPDATE crossfade.migration SET system_identifier = $2, database_oid = $3::oid, timeline = $4,"
         " token = gen_random_uuid(), epoch = epoch + 1, lease_until = NULL, runner_pid = NULL,"
         " runner_backend_start = NULL, last_write_xid = CASE WHEN last_write_xid IS NULL THEN NULL"
         " ELSE pg_current_xact_id() END, capture_xid = CASE WHEN capture_xid IS NULL THEN NULL"
-        " ELSE pg_current_xact_id() END WHERE id = $1",
+        " ELSE pg_current_xact_id() END WHERE $1 IN (id, leader_id)",
         {row.id.text, now.system_identifier, std::to_string(now.database_oid), now.timeline});
     StateStore(session).record_action(row.id, "adopt", impl_->options.operator_name, impl_->options.host);
     transaction.commit();

@@ -14,12 +14,13 @@ constexpr std::chrono::milliseconds kBetweenSamples{4};
 // wait. waitstart is empty for the first instant of a wait.
 constexpr const char* kWaiters =
     "SELECT l.pid, l.waitstart, extract(epoch FROM clock_timestamp() - l.waitstart) * 1000 FROM pg_locks l"
-    " WHERE l.locktype = 'relation' AND l.relation = $1::oid AND NOT l.granted AND l.pid <> $2::integer"
+    " WHERE l.locktype = 'relation' AND l.relation = ANY ($1::oid[]) AND NOT l.granted AND l.pid <> "
+    "$2::integer"
     " AND l.waitstart IS NOT NULL"
     " AND $2::integer = ANY (pg_blocking_pids(l.pid))";
 }  // namespace
 
-PauseSampler::PauseSampler(const Connect& connect, Oid table) : table_(table) {
+PauseSampler::PauseSampler(const Connect& connect, std::vector<Oid> tables) : tables_(oid_array(tables)) {
   try {
     session_.emplace(connect("observer"));
     session_->set_statement_timeout(std::chrono::milliseconds(1000));
@@ -69,8 +70,7 @@ AttemptCost PauseSampler::end() {
 }
 
 void PauseSampler::sample() {
-  const auto found =
-      session_->exec_prepared(kWaiters, {std::to_string(table_.value), std::to_string(our_pid_)});
+  const auto found = session_->exec_prepared(kWaiters, {tables_, std::to_string(our_pid_)});
   const std::scoped_lock lock(mutex_);
   for (const auto& row : found.rows) {
     auto& longest = waits_[{static_cast<int>(int_of(row[0])), text_of(row[1])}];

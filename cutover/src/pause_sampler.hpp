@@ -1,5 +1,5 @@
 // What a lock attempt costs the application: a second connection looks every few milliseconds at who waits
-// for our backend on the table, since the one that makes the attempt is busy with it.
+// for our backend on a table of the change, since the one that makes the attempt is busy with it.
 #pragma once
 
 #include <condition_variable>
@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "crossfade/core/lock_attempts.hpp"
 #include "crossfade/core/sql_session.hpp"
@@ -21,7 +22,7 @@ class PauseSampler {
   using Connect = std::function<SqlSession(const std::string& role)>;
   // Connects, before any attempt holds anything. When no connection can be had nothing is measured, and the
   // attempts are made.
-  PauseSampler(const Connect& connect, Oid table);
+  PauseSampler(const Connect& connect, std::vector<Oid> tables);
   ~PauseSampler();
 
   // From just before the message is sent, to after its answer.
@@ -32,7 +33,7 @@ class PauseSampler {
   void loop();
   void sample();
 
-  Oid table_;
+  const std::string tables_;  // as an array
   std::optional<SqlSession> session_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -14,44 +14,52 @@ namespace crossfade {
 
 namespace {
 
+// One migration of the group.
+struct Part {
+  const Registration& registration;
+  MigrationRow now;
+  QualifiedName table;
+
+  Migration at(Phase phase) const {
+    auto row = now;
+    row.phase = phase;
+    return migration_of(std::move(row));
+  }
+};
+
 class Planner {
  public:
-  Planner(PhaseEnv& env, const Registration& registration)
-      : env_(env),
-        registration_(registration),
-        now_(StateStore(env.session).get(registration.row.id)),
-        table_(current_table(env.session, at(now_.phase))) {}
+  Planner(PhaseEnv& env, const Registration& registration) : env_(env) {
+    add_part(registration);
+    for (const auto& member : registration.members) add_part(member);
+  }
 
   std::vector<PlannedStatement> take() {
-    add_start();
-    work(Phase::dry_run, dry_run_statements(env_.session, at(Phase::dry_run), table_));
-    for (const auto& check : collision_checks(env_.session, at(Phase::dry_run), table_)) {
-      if (check.sql.empty()) continue;  // proved one-to-one
-      add(Phase::dry_run, "work",
-          {"rows that would collide under unique index " + check.index +
-               ": sorts the whole table once, and may take long",
-           check.sql, "ACCESS SHARE on " + table_.display(), Blocks::nothing, false});
-    }
-    cross(Phase::backfill, "enter", at(Phase::dry_run), entered(Phase::backfill, Phase::dry_run));
-    work(Phase::backfill, sweep_statements(at(Phase::backfill), table_));
-    cross(Phase::backfill, "rollback", at(Phase::backfill), left(Phase::backfill));
-    const auto dual_write = at(Phase::dual_write);
-    work(Phase::dual_write, twin_statements(env_.session, dual_write, table_, registration_.ledger));
-    cross(Phase::dual_write, "rollback", dual_write, left(Phase::dual_write));
-    add_compare();
+    for (const auto& part : parts_) add_start(part);
+    each(Phase::dry_run, [&](const Part& part) {
+      return dry_run_statements(env_.session, part.at(Phase::dry_run), part.table);
+    });
+    for (const auto& part : parts_) add_collision_checks(part);
+    enter(Phase::backfill, Phase::dry_run);
+    each(Phase::backfill,
+         [&](const Part& part) { return sweep_statements(part.at(Phase::backfill), part.table); });
+    leave(Phase::backfill);
+    each(Phase::dual_write, [&](const Part& part) {
+      return twin_statements(env_.session, part.at(Phase::dual_write), part.table, part.registration.ledger);
+    });
+    leave(Phase::dual_write);
+    for (const auto& part : parts_) add_compare(part);
     add_switched();
-    cross(Phase::dropped, "enter", at(Phase::switched), entered(Phase::dropped, Phase::switched));
+    enter(Phase::dropped, Phase::switched);
     return std::move(list_);
   }
 
  private:
-  Migration at(Phase phase) const {
-    auto row = now_;
-    row.phase = phase;
-    return migration_of(std::move(row));
+  void add_part(const Registration& registration) {
+    auto row = StateStore(env_.session).get(registration.row.id);
+    auto table = current_table(env_.session, migration_of(row));
+    parts_.push_back({registration, std::move(row), std::move(table)});
   }
-  Crossing entered(Phase phase, Phase from) { return make_phase_handler(phase)->enter(env_, at(from)); }
-  Crossing left(Phase phase) { return make_phase_handler(phase)->leave_back(env_, at(phase)); }
 
   void add(Phase phase, const char* step, Statement statement) {
     list_.push_back({phase, step, std::move(statement.what), std::move(statement.sql),
@@ -60,61 +68,95 @@ class Planner {
   void work(Phase phase, const std::vector<Statement>& statements) {
     for (const auto& statement : statements) add(phase, "work", statement);
   }
-
-  // One transaction, sent as one message with the phase row and COMMIT.
-  void cross(Phase phase, const char* step, const Migration& m, const Crossing& crossing) {
-    if (crossing.statements.empty()) return;
-    const auto table = table_.display();
-    add(phase, step,
-        {"the lock, and what must still hold under it",
-         lock_and_recheck_sql(m, crossing, table_, m.spec.lock_timeout),
-         fmt::format(
-             "ACCESS EXCLUSIVE on {}, at most {} ms a time, {} attempts, the first ones without waiting",
-             table, m.spec.lock_timeout.count(), m.spec.switch_attempts),
-         Blocks::table, true});
-    add(phase, step,
-        {"what changes, in the same transaction", crossing.statements,
-         fmt::format("under that ACCESS EXCLUSIVE on {}", table), Blocks::table, false});
+  void each(Phase phase, const std::function<std::vector<Statement>(const Part&)>& statements) {
+    for (const auto& part : parts_) work(phase, statements(part));
   }
 
-  void add_start() {
+  void enter(Phase phase, Phase from) {
+    cross(phase, "enter", from,
+          [&](const Migration& m) { return make_phase_handler(phase)->enter(env_, m); });
+  }
+  void leave(Phase phase) {
+    cross(phase, "rollback", phase,
+          [&](const Migration& m) { return make_phase_handler(phase)->leave_back(env_, m); });
+  }
+
+  // One transaction for all of the group, sent as one message with the phase rows and COMMIT.
+  void cross(Phase phase, const char* step, Phase from,
+             const std::function<Crossing(const Migration&)>& crossing_of) {
+    std::vector<Migration> group;
+    std::vector<Crossing> crossings;
+    std::string tables;
+    for (const auto& part : parts_) {
+      group.push_back(part.at(from));
+      crossings.push_back(crossing_of(group.back()));
+      if (tables.find(part.table.display()) == std::string::npos)
+        tables += (tables.empty() ? "" : ", ") + part.table.display();
+    }
+    const auto changes = under_lock_sql(crossings);
+    if (changes.empty()) return;
+    const auto& spec = group.front().spec;
+    add(phase, step,
+        {"the lock, and what must still hold under it",
+         lock_and_recheck_sql(env_.session, group, crossings, spec.lock_timeout),
+         fmt::format(
+             "ACCESS EXCLUSIVE on {}, at most {} ms a time, {} attempts, the first ones without waiting",
+             tables, spec.lock_timeout.count(), spec.switch_attempts),
+         Blocks::table, true});
+    add(phase, step,
+        {"what changes, in the same transaction", changes,
+         fmt::format("under that ACCESS EXCLUSIVE on {}", tables), Blocks::table, false});
+  }
+
+  void add_start(const Part& part) {
     // What probes is undone before the next statement, and lies in pg_temp.
-    for (const auto& sql : registration_.sent) {
+    for (const auto& sql : part.registration.sent) {
       const bool probes = sql.find("CREATE FUNCTION") == std::string::npos && !sql.starts_with("GRANT");
       add(Phase::planned, "start",
           {probes ? "PostgreSQL judges it on a copy without rows; undone at once" : "the bound expression",
-           sql, probes ? "ACCESS SHARE on " + table_.display() + " at most" : "none on the table",
+           sql, probes ? "ACCESS SHARE on " + part.table.display() + " at most" : "none on the table",
            Blocks::nothing, false});
     }
     add(Phase::planned, "rollback",
-        {"the bound expressions", drop_functions_sql(registration_.binding.column), "none on the table",
+        {"the bound expressions", drop_functions_sql(part.registration.binding.column), "none on the table",
          Blocks::nothing, false});
   }
 
-  void add_compare() {
-    const auto m = at(Phase::compare);
-    work(Phase::compare, settling_statements(m, table_, registration_.ledger));
-    work(Phase::compare, sweep_statements(m, table_));
-    work(Phase::compare, comparison_statements(m, table_, CompareDirection::forward));
+  void add_collision_checks(const Part& part) {
+    for (const auto& check : collision_checks(env_.session, part.at(Phase::dry_run), part.table)) {
+      if (check.sql.empty()) continue;  // proved one-to-one
+      add(Phase::dry_run, "work",
+          {"rows that would collide under unique index " + check.index +
+               ": sorts the whole table once, and may take long",
+           check.sql, "ACCESS SHARE on " + part.table.display(), Blocks::nothing, false});
+    }
+  }
+
+  void add_compare(const Part& part) {
+    const auto m = part.at(Phase::compare);
+    work(Phase::compare, settling_statements(m, part.table, part.registration.ledger));
+    work(Phase::compare, sweep_statements(m, part.table));
+    work(Phase::compare, comparison_statements(m, part.table, CompareDirection::forward));
   }
 
   void add_switched() {
-    const auto before = at(Phase::compare);
-    const bool proved = not_null_is_proved_before_switch(before.binding.column);
-    cross(Phase::switched, "enter", before,
-          switch_crossing(env_, before, read_dependent_marks(env_.session, before), proved));
-    const auto m = at(Phase::switched);
-    work(Phase::switched, settling_statements(m, table_, registration_.ledger));
-    work(Phase::switched, comparison_statements(m, table_, CompareDirection::backward));
-    if (m.spec.archive == Archive::table) work(Phase::switched, archive_statements(m, table_));
-    cross(Phase::switched, "recapture", m, recapture_crossing(env_, m));
-    cross(Phase::switched, "rollback", m, left(Phase::switched));
+    cross(Phase::switched, "enter", Phase::compare, [&](const Migration& m) {
+      const bool proved = not_null_is_proved_before_switch(m.binding.column);
+      return switch_crossing(env_, m, read_dependent_marks(env_.session, m), proved);
+    });
+    for (const auto& part : parts_) {
+      const auto m = part.at(Phase::switched);
+      work(Phase::switched, settling_statements(m, part.table, part.registration.ledger));
+      work(Phase::switched, comparison_statements(m, part.table, CompareDirection::backward));
+      if (m.spec.archive == Archive::table) work(Phase::switched, archive_statements(m, part.table));
+    }
+    cross(Phase::switched, "recapture", Phase::switched,
+          [&](const Migration& m) { return recapture_crossing(env_, m); });
+    leave(Phase::switched);
   }
 
   PhaseEnv& env_;
-  const Registration& registration_;
-  const MigrationRow now_;
-  const QualifiedName table_;
+  std::vector<Part> parts_;
   std::vector<PlannedStatement> list_;
 };
 

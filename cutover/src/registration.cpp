@@ -14,6 +14,7 @@
 #include "crossfade/phases/preflight.hpp"
 #include "crossfade/shadow/transform.hpp"
 #include "plan_statements.hpp"
+#include "registration_group.hpp"
 
 namespace crossfade {
 
@@ -89,18 +90,25 @@ ColumnBinding bind(SqlSession& session, const TableFacts& table, const ColumnSpe
   }
 }
 
-}  // namespace
+// What is common to the migrations of a group.
+struct Origin {
+  const MigratorOptions& options;
+  std::optional<MigrationId> leader;
+  std::vector<int> not_in_key;  // further migrated columns of the table
+};
 
-Registration register_spec(SqlSession& session, const SpecSource& source, const MigratorOptions& options) {
+Registration register_column(SqlSession& session, Spec spec, const std::string& spec_text,
+                             const Origin& origin) {
   Registration r;
-  r.spec = parse_spec(source.text, source.file);
+  r.spec = std::move(spec);
   StateStore store(session);
   r.row.id = store.new_id();
+  r.row.leader = origin.leader;
   r.row.name = r.spec.name;
   r.row.mode = r.spec.mode();
-  r.row.spec_text = source.text;
+  r.row.spec_text = spec_text;
   r.row.spec_hash = spec_hash(session, r.spec);
-  r.row.operator_name = options.operator_name;
+  r.row.operator_name = origin.options.operator_name;
   r.row.system_identifier = session.identity().system_identifier;
   r.row.database_oid = session.identity().database_oid;
   r.row.timeline = session.identity().timeline;
@@ -112,15 +120,21 @@ Registration register_spec(SqlSession& session, const SpecSource& source, const 
   const auto& column = r.spec.columns.front();
   std::optional<KeyFacts> key;
   const auto* facts = table->column(column.name);
-  key = choose_key(session, table->oid,
-                   facts != nullptr ? std::vector<int>{facts->attnum} : std::vector<int>{});
+  auto not_in_key = origin.not_in_key;
+  if (facts != nullptr) not_in_key.push_back(facts->attnum);
+  key = choose_key(session, table->oid, not_in_key);
   {
     const Sending sending(session, r.sent);
     r.binding.column = bind(session, *table, column, names, r.findings);
   }
+  r.binding.column.follows_foreign_keys = r.spec.follow_foreign_keys;
   // The migrated column itself only where there is no other order, and it keeps its own.
   if (!key && widens_integer(r.binding.column)) key = choose_key(session, table->oid, {});
   if (key) r.binding.key = *key;
+  for (auto& part : r.binding.key.columns) {
+    if (std::ranges::find(not_in_key, part.attnum) != not_in_key.end())
+      part.type_after = r.binding.column.new_type;
+  }
   // A way back that was refused is not the same as none.
   const bool bound = !r.binding.column.forward.function.empty() &&
                      (r.binding.column.backward.has_value() || r.binding.column.one_way);
@@ -137,6 +151,68 @@ Registration register_spec(SqlSession& session, const SpecSource& source, const 
   return r;
 }
 
+// The column that refers moves to the same type, by the same rules. What the operator expects is said of the
+// column that he named.
+Spec spec_of_member(const Spec& leader, const ForeignKeyColumn& column) {
+  Spec spec = leader;
+  spec.table = column.name;
+  spec.columns.front().name = column.column;
+  spec.columns.front().forward.reset();
+  spec.columns.front().backward.reset();
+  spec.expect_changed.reset();
+  spec.expect_lossy.reset();
+  return spec;
+}
+
+}  // namespace
+
+Registration register_spec(SqlSession& session, const SpecSource& source, const MigratorOptions& options) {
+  const auto spec = parse_spec(source.text, source.file);
+  std::vector<ForeignKeyColumn> following;
+  Origin origin{options, std::nullopt, {}};
+  if (spec.follow_foreign_keys) {
+    if (const auto table = read_table(session, spec.table)) {
+      const auto* column = table->column(spec.columns.front().name);
+      if (column != nullptr) following = columns_that_follow(session, table->oid, column->attnum);
+      origin.not_in_key = attnums_of(following, table->oid);
+    }
+  }
+  auto r = register_column(session, spec, source.text, origin);
+  if (following.empty()) return r;
+  origin.leader = r.row.id;
+  for (const auto& column : following) {
+    origin.not_in_key = attnums_of(following, column.table);
+    if (column.table == r.row.table_oid) origin.not_in_key.push_back(r.binding.column.old_attnum);
+    const auto derived = spec_of_member(spec, column);
+    auto member = register_column(session, derived, derived.canonical_text(), origin);
+    member.row.shares_table = shares_table(r, member);
+    r.members.push_back(std::move(member));
+  }
+  check_group(r);
+  return r;
+}
+
+void require_free_tables(SqlSession& session, const Registration& r) {
+  const auto require = [&](const MigrationRow& row) {
+    if (const auto open = StateStore(session).find_open_on(row.table_oid)) {
+      throw Error(
+          ErrorCode::table_has_migration,
+          fmt::format("table {} has the open migration {}", row.table.display(), open->name),
+          fmt::format("see 'crossfade status {0}'; finish it, or 'crossfade rollback {0} --to rolled_back'",
+                      open->name),
+          row.table.display());
+    }
+  };
+  require(r.row);
+  for (const auto& member : r.members) require(member.row);
+}
+
+void insert_registration(SqlSession& session, const Registration& r) {
+  StateStore(session).insert(r.row, r.spec.tuning);
+  store_ledger(session, r.row.id, r.ledger);
+  for (const auto& member : r.members) insert_registration(session, member);
+}
+
 namespace {
 
 std::vector<std::optional<std::string>> functions_of(const ColumnBinding& column) {
@@ -148,9 +224,7 @@ std::vector<std::optional<std::string>> functions_of(const ColumnBinding& column
   return names;
 }
 
-}  // namespace
-
-Registration stored_registration(SqlSession& session, const MigrationRow& row) {
+Registration stored_column(SqlSession& session, const MigrationRow& row) {
   Registration r;
   const auto m = migration_of(row);
   r.row = row;
@@ -170,6 +244,20 @@ Registration stored_registration(SqlSession& session, const MigrationRow& row) {
   if (!table) return r;
   r.findings = preflight(session, m.spec, *table, m.binding.key, &m.binding.column, m.generated, row.phase);
   take_inventory(session, *table, m.binding.column, r.findings);
+  return r;
+}
+
+}  // namespace
+
+Registration stored_registration(SqlSession& session, const MigrationRow& row) {
+  auto r = stored_column(session, row);
+  for (const auto& member : StateStore(session).group(row.id)) {
+    if (!member.leader) continue;
+    r.members.push_back(stored_column(session, member));
+    for (const auto& finding : r.members.back().findings) {
+      if (std::ranges::find(r.findings, finding) == r.findings.end()) r.findings.push_back(finding);
+    }
+  }
   return r;
 }
 
@@ -226,6 +314,12 @@ std::string describe(const Dependent& dependent) {
   return {};
 }
 
+std::vector<std::string> carried_in_words(const Registration& r) {
+  std::vector<std::string> words;
+  for (const auto& dependent : r.ledger.carried) words.push_back(describe(dependent));
+  return words;
+}
+
 }  // namespace
 
 PlanReport plan_report(SqlSession& session, const Registration& r,
@@ -242,7 +336,13 @@ PlanReport plan_report(SqlSession& session, const Registration& r,
   report.forward = r.binding.column.forward.text;
   if (r.binding.column.backward) report.backward = r.binding.column.backward->text;
   report.one_way = r.binding.column.one_way;
-  for (const auto& dependent : r.ledger.carried) report.carried.push_back(describe(dependent));
+  report.carried = carried_in_words(r);
+  for (const auto& member : r.members) {
+    std::string key;
+    for (const auto& part : member.binding.key.columns) key += (key.empty() ? "" : ", ") + part.name;
+    report.members.push_back({member.row.table.display(), member.spec.columns.front().name, key,
+                              member.binding.column.forward.text, carried_in_words(member)});
+  }
   const bool may_go_on = std::ranges::all_of(report.refusals, is_acceptable);
   if (r.usable && may_go_on) {
     CursorCache cache("");
@@ -278,6 +378,14 @@ std::string to_json(const PlanReport& report) {
   }
   nlohmann::json hooks = nlohmann::json::array();
   for (const auto& [hook, command] : report.hooks) hooks.push_back({{"hook", hook}, {"command", command}});
+  nlohmann::json members = nlohmann::json::array();
+  for (const auto& member : report.members) {
+    members.push_back({{"table", member.table},
+                       {"column", member.column},
+                       {"key", member.key},
+                       {"forward", member.forward},
+                       {"carried", member.carried}});
+  }
   return nlohmann::json{{"migration", report.name},
                         {"table", report.table},
                         {"mode", report.mode},
@@ -289,6 +397,7 @@ std::string to_json(const PlanReport& report) {
                         {"refusals", findings(report.refusals)},
                         {"carried", report.carried},
                         {"hooks", hooks},
+                        {"members", members},
                         {"statements", statements},
                         {"initialized", report.initialized},
                         {"phase", report.phase ? nlohmann::json(to_text(*report.phase)) : nlohmann::json()}}

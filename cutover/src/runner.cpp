@@ -10,6 +10,7 @@
 #include "crossfade/core/log.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
+#include "group.hpp"
 
 namespace crossfade {
 
@@ -81,14 +82,22 @@ void Runner::pass_on_interrupt() {
   if (interruptible_) session_.cancel();
 }
 
-Migration Runner::load() {
-  auto m = migration_of(StateStore(session_).get(setup_.id));
+Migration Runner::load() { return load(setup_.id); }
+
+Migration Runner::load(const MigrationId& id) {
+  auto m = migration_of(StateStore(session_).get(id));
   if (m.row.token != env_.token) {
     keeper_.check();
     throw Error(ErrorCode::superseded, "another runner took the migration over", "see 'crossfade status'",
                 m.row.name);
   }
   return m;
+}
+
+std::vector<Migration> Runner::load_in_working_order() {
+  auto group = load_group(session_, setup_.id);
+  std::ranges::rotate(group, group.begin() + 1);
+  return group;
 }
 
 void Runner::check() {
@@ -109,11 +118,19 @@ std::int64_t estimated_rows(SqlSession& session, Oid table) {
 void Runner::report(const Migration& m, std::int64_t done, const std::string& note) {
   if (setup_.stop->load()) stop_ = true;
   if (setup_.listener == nullptr) return;
-  setup_.listener->on_progress(
-      {m.row.name, m.row.phase, done, estimated_rows(session_, m.row.table_oid), note});
+  setup_.listener->on_progress({m.row.name, m.row.phase, done, estimated_rows(session_, m.row.table_oid),
+                                m.row.leader ? m.row.table.display() + ": " + note : note});
 }
 
-void Runner::fail(const std::string& reason) {
+void Runner::follow_progress(const Migration& m) {
+  env_.progress = [this, m](std::int64_t done, std::int64_t, const std::string& note) {
+    report(m, done, note);
+  };
+}
+
+// One that fails stops all of them: they change their phase together or not at all.
+void Runner::fail(const Migration& m, const std::string& why) {
+  const auto reason = m.row.leader ? m.row.table.display() + ": " + why : why;
   change_status(session_, setup_.id, Event::fail, reason, env_.token);
   // The error that is thrown next tells it to a person; this is for the log.
   log::write(log::Level::info, "phase_failed", {{"reason", reason}});
@@ -169,14 +186,18 @@ void Runner::settle(const WaitUntil& wait) {
 }
 
 void Runner::settle_once() {
-  auto m = load();
-  if (m.row.status == Status::failed) {
-    change_status(session_, setup_.id, Event::retry, "", env_.token);
-    m = load();
+  if (load().row.status == Status::failed) change_status(session_, setup_.id, Event::retry, "", env_.token);
+  // A member that stopped being settled meanwhile keeps the leader from settling.
+  while (load().row.status != Status::settled) {
+    for (const auto& m : load_in_working_order()) settle_one(m.row.id);
   }
+}
+
+void Runner::settle_one(const MigrationId& id) {
+  auto m = load(id);
   const auto handler = make_phase_handler(m.row.phase);
   const auto phase = m.row.phase;
-  env_.progress = [&](std::int64_t done, std::int64_t, const std::string& note) { report(m, done, note); };
+  follow_progress(m);
   last_fingerprint_ = {};
   while (m.row.status != Status::settled) {
     check();
@@ -195,7 +216,7 @@ void Runner::settle_once() {
       }
       if (!fails_the_phase(error)) throw;
       const auto cause = cause_of(error, m);
-      fail(cause.message());
+      fail(m, cause.message());
       throw as_failed_phase(cause);
     }
     switch (result.kind) {
@@ -208,16 +229,16 @@ void Runner::settle_once() {
       case StepResult::Kind::waiting:
         throw error_of(result.blockers, m.row.name);
       case StepResult::Kind::failed:
-        fail(error_of(result.blockers, m.row.name).message());
+        fail(m, error_of(result.blockers, m.row.name).message());
         throw error_of(result.blockers, m.row.name);
       case StepResult::Kind::settled:
         failpoint::hit("settle.before");
-        change_status(session_, setup_.id, Event::settle, "", env_.token);
+        if (!change_status(session_, id, Event::settle, "", env_.token) && !m.row.leader) return;
         failpoint::hit("settle.after");
-        if (setup_.listener != nullptr) setup_.listener->on_settled(m.row.name, phase);
+        if (setup_.listener != nullptr && !m.row.leader) setup_.listener->on_settled(m.row.name, phase);
         break;
     }
-    m = load();
+    m = load(id);
     if (m.row.phase != phase) {
       throw Error(ErrorCode::superseded,
                   fmt::format("the migration is in phase {} now", to_text(m.row.phase)),
@@ -226,20 +247,19 @@ void Runner::settle_once() {
   }
 }
 
-void Runner::repeat(const std::function<StepResult()>& step) {
-  const auto m = load();
-  env_.progress = [&](std::int64_t done, std::int64_t, const std::string& note) { report(m, done, note); };
+void Runner::repeat(const Migration& m, const std::function<StepResult()>& step) {
+  follow_progress(m);
   for (auto result = step(); result.kind == StepResult::Kind::again; result = step()) {
     check();
     std::this_thread::sleep_for(result.pause);
   }
 }
 
-void Runner::refresh(PhaseHandler& handler) {
+void Runner::refresh(PhaseHandler& handler, const MigrationId& id) {
   while (true) {
     check();
-    const auto m = load();
-    env_.progress = [&](std::int64_t done, std::int64_t, const std::string& note) { report(m, done, note); };
+    const auto m = load(id);
+    follow_progress(m);
     StepResult result;
     try {
       last_fingerprint_ = {};
@@ -249,12 +269,12 @@ void Runner::refresh(PhaseHandler& handler) {
       keeper_.check();
       if (!fails_the_phase(error)) throw;
       const auto cause = cause_of(error, m);
-      fail(cause.message());
+      fail(m, cause.message());
       throw as_failed_phase(cause);
     }
     if (result.kind == StepResult::Kind::settled) return;
     if (result.kind == StepResult::Kind::failed) {
-      fail(error_of(result.blockers, m.row.name).message());
+      fail(m, error_of(result.blockers, m.row.name).message());
       throw error_of(result.blockers, m.row.name);
     }
     std::this_thread::sleep_for(result.pause);
@@ -319,7 +339,9 @@ void Runner::change(Event event) {
   if (!result.refused.empty()) throw error_of(result.refused, m.row.name);
   cache_.put_phase(setup_.id, {m.row.phase, m.row.epoch, env_.token});
   cache_.publish_control(setup_.id, to_text(m.row.phase));
-  if (is_closed(m.row.phase)) cache_.forget(setup_.id);
+  if (is_closed(m.row.phase)) {
+    for (const auto& member : load_group(session_, setup_.id)) cache_.forget(member.row.id);
+  }
   hooked_for_.reset();
   if (setup_.listener != nullptr) setup_.listener->on_phase(m.row.name, result.from, result.to);
 }
@@ -332,16 +354,25 @@ bool time_brings(ErrorCode code) {
 }
 }  // namespace
 
-void Runner::advance_once(const Migration& m, PhaseHandler& handler, const WaitUntil& wait) {
-  repeat([&] { return handler.abandon_rollback(env_, m); });
-  const auto shut = unaccepted(handler.exit_blockers(env_, m), env_.accepted);
+void Runner::advance_once(PhaseHandler& handler, const WaitUntil& wait) {
+  const auto group = load_group(session_, setup_.id);
+  const auto& m = group.front();
+  for (const auto& each : group) repeat(each, [&] { return handler.abandon_rollback(env_, each); });
+  if (const auto apart = group_blockers(env_, group, Event::advance); !apart.empty())
+    throw error_of(apart, m.row.name);
+  std::vector<Blocker> shut;
+  for (const auto& each : group) {
+    for (auto& blocker : unaccepted(handler.exit_blockers(env_, each), env_.accepted))
+      shut.push_back(of_member(each, std::move(blocker)));
+  }
   const auto is = [](ErrorCode code) { return [code](const Blocker& b) { return b.code == code; }; };
   // Whoever waits is told at once what no time brings.
   const auto confirmation = std::ranges::find_if(shut, is(ErrorCode::confirmation_missing));
   if (wait && confirmation != shut.end()) throw error_of({*confirmation}, m.row.name);
   // What only time or a person can open is told before anything is read again for it.
-  if (confirmation == shut.end() && std::ranges::none_of(shut, is(ErrorCode::soak_not_over)))
-    refresh(handler);
+  if (confirmation == shut.end() && std::ranges::none_of(shut, is(ErrorCode::soak_not_over))) {
+    for (const auto& each : load_in_working_order()) refresh(handler, each.row.id);
+  }
   change(Event::advance);
 }
 
@@ -360,13 +391,13 @@ void Runner::wait_after(const Error& shut) {
 }
 
 void Runner::advance(const WaitUntil& wait) {
-  auto m = load();
+  const auto m = load();
   const auto handler = make_phase_handler(m.row.phase);
   const auto to = next_phase(m.row.phase);
   if (to) ask_for(to_text(Event::advance), *to, m.spec.switch_attempts, wait);
   while (true) {
     try {
-      advance_once(m, *handler, wait);
+      advance_once(*handler, wait);
       break;
     } catch (const Error& error) {
       const bool patient = wait && request_ && std::chrono::steady_clock::now() < *wait;
@@ -376,24 +407,39 @@ void Runner::advance(const WaitUntil& wait) {
       }
       wait_after(error);
     }
-    m = load();
   }
   request_.reset();
   run_owed_hook();
 }
 
 void Runner::go_back() {
-  const auto m = load();
-  if (const auto to = rollback_phase(m.row.phase)) {
-    ask_for(to_text(Event::rollback), *to, m.spec.switch_attempts, std::nullopt);
+  const auto group = load_in_working_order();
+  const auto& leader = group.back();
+  if (const auto to = rollback_phase(leader.row.phase)) {
+    ask_for(to_text(Event::rollback), *to, leader.spec.switch_attempts, std::nullopt);
   }
-  const auto handler = make_phase_handler(m.row.phase);
-  if (relation_name(session_, m.row.table_oid)) {
-    repeat([&] { return handler->prepare_rollback(env_, m); });
-    // Only the switch back rests on a comparison; every other way back is open whatever the state of the
-    // work.
-    if (m.row.phase == Phase::switched) refresh(*handler);
+  const auto handler = make_phase_handler(leader.row.phase);
+  const auto each_with_table = [&](const std::function<void(const Migration&)>& work) {
+    for (const auto& m : group) {
+      if (relation_name(session_, m.row.table_oid)) work(m);
+    }
+  };
+  // Only the switch back rests on a comparison; every other way back is open whatever the state of the work.
+  const auto compared = [&](const Migration& m) { refresh(*handler, m.row.id); };
+  const bool switches = leader.row.phase == Phase::switched;
+  if (switches) {
+    each_with_table(compared);
+    // What nothing will open is told before anything is prepared, which may cost the application's writes.
+    std::vector<Blocker> refused;
+    each_with_table([&](const Migration& m) {
+      for (auto& blocker : unaccepted(handler->rollback_blockers(env_, m), env_.accepted)) {
+        if (blocker.code == ErrorCode::rollback_refused) refused.push_back(of_member(m, std::move(blocker)));
+      }
+    });
+    if (!refused.empty()) throw error_of(refused, leader.row.name);
   }
+  each_with_table([&](const Migration& m) { repeat(m, [&] { return handler->prepare_rollback(env_, m); }); });
+  if (switches) each_with_table(compared);
   change(Event::rollback);
   request_.reset();
   run_owed_hook();

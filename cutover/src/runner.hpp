@@ -36,7 +36,8 @@ class Runner {
   // With it, settle() and advance() wait until then for what time alone brings: the soak, a fresh comparison,
   // a lock, old snapshots.
   using WaitUntil = std::optional<std::chrono::steady_clock::time_point>;
-  // Works until the phase is settled; throws the Error of what it waits for or failed on.
+  // Works until the phase is settled, of every migration of the group; throws the Error of what it waits for
+  // or failed on.
   void settle(const WaitUntil& wait = std::nullopt);
   // Does what the settled phase owes, then changes the phase; throws the Error of a shut gate.
   void advance(const WaitUntil& wait = std::nullopt);
@@ -45,7 +46,10 @@ class Runner {
   // The after hook that a runner before this one still owes.
   void run_owed_hook();
 
-  Migration load();
+  Migration load();  // the leader
+  // The members first, the leader last: in this order they are worked on, so that the leader is settled when
+  // all are.
+  std::vector<Migration> load_in_working_order();
   PhaseEnv& env() { return env_; }
   void check();
 
@@ -53,14 +57,17 @@ class Runner {
   void settle_once();
   void pass_on_interrupt();
   void hold_while_paused();
-  void fail(const std::string& reason);
+  void fail(const Migration& migration, const std::string& reason);
+  Migration load(const MigrationId& id);
+  void settle_one(const MigrationId& id);
+  void follow_progress(const Migration& migration);
   Error cause_of(const Error& error, const Migration& migration);
-  void repeat(const std::function<StepResult()>& step);
-  void refresh(PhaseHandler& handler);
+  void repeat(const Migration& migration, const std::function<StepResult()>& step);
+  void refresh(PhaseHandler& handler, const MigrationId& id);
   void watch_fingerprint(const Migration& migration);
   TransitionRequest request(Event event);
   void ask_for(std::string_view event, Phase to, int attempts, const WaitUntil& wait);
-  void advance_once(const Migration& migration, PhaseHandler& handler, const WaitUntil& wait);
+  void advance_once(PhaseHandler& handler, const WaitUntil& wait);
   void wait_after(const Error& shut);
   void before_change(Event event, Phase from, Phase to);
   HookContext hooks();

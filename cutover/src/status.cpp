@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "crossfade/core/error.hpp"
 #include "crossfade/shadow/units.hpp"
+#include "group.hpp"
 #include "migrator_impl.hpp"
 
 namespace crossfade {
@@ -230,10 +233,9 @@ StatusReport brief(SqlSession& session, const MigrationRow& row) {
 
 }  // namespace
 
-StatusReport Migrator::status(const MigrationRef& ref) {
-  auto session = impl_->open(ref.name, "status");
-  const auto m = migration_of(impl_->resolve(session, ref));
-  CursorCache cache(impl_->options.redis);
+namespace {
+
+StatusReport status_of(SqlSession& session, CursorCache& cache, const Migration& m) {
   auto report = brief(session, m.row);
   add_work(session, m.row, report);
   add_workers(session, cache, m.row, report);
@@ -246,6 +248,80 @@ StatusReport Migrator::status(const MigrationRef& ref) {
     report.next.ready = false;
     report.rollback.possible = false;
   }
+  return report;
+}
+
+// The group is as far as its slowest migration, and has what all of them have.
+void join(StatusReport& report, const StatusReport& member) {
+  report.units.total += member.units.total;
+  report.units.done += member.units.done;
+  report.rows.done += member.rows.done;
+  report.rows.written += member.rows.written;
+  report.rows.estimated += member.rows.estimated;
+  report.rejects += member.rejects;
+  report.excepted += member.excepted;
+  report.misfits += member.misfits;
+  if (report.differences && member.differences)
+    report.differences = *report.differences + *member.differences;
+  else
+    report.differences.reset();
+  if (!member.comparison ||
+      (report.comparison && report.comparison->age_seconds < member.comparison->age_seconds))
+    report.comparison = member.comparison;
+  const auto add = [&](std::vector<std::string>& all, const std::vector<std::string>& its) {
+    for (const auto& reason : its) {
+      // What waits for all of them alike is said once.
+      if (std::ranges::find(all, reason) == all.end()) all.push_back(member.table + ": " + reason);
+    }
+  };
+  add(report.next.waiting_for, member.next.waiting_for);
+  add(report.rollback.refused_for, member.rollback.refused_for);
+  report.next.ready = report.next.ready && member.next.ready;
+  report.rollback.possible = report.rollback.possible && member.rollback.possible;
+}
+
+StatusReport status_of_group(SqlSession& session, CursorCache& cache, const std::vector<Migration>& group) {
+  const auto& leader = group.front();
+  auto report = status_of(session, cache, leader);
+  for (const auto& m : group | std::views::drop(1)) {
+    auto member = status_of(session, cache, m);
+    member.column = m.binding.column.name;
+    join(report, member);
+    report.members.push_back(std::move(member));
+  }
+  if (is_closed(leader.row.phase)) return report;
+  const std::atomic<bool> stop{false};
+  std::atomic<bool> interruptible{false};
+  PhaseEnv env{session, cache, {}, leader.row.token, "", {}, stop, interruptible, {}};
+  // A member that is not settled says so itself.
+  for (const auto& blocker : group_blockers(env, group, Event::advance)) {
+    if (blocker.finding.empty()) continue;
+    const auto reason = blocker.text + " (" + blocker.hint + ")";
+    if (leader.row.phase == Phase::switched) {
+      report.rollback.refused_for.push_back(reason);
+      report.rollback.possible = false;
+    } else {
+      report.next.waiting_for.push_back(reason);
+      report.next.ready = false;
+    }
+  }
+  if (!report.members.empty()) {
+    report.rollback.loses = what_rollback_loses(leader, report);
+    if (report.misfits > 0) report.commands.misfits = "crossfade misfits " + leader.row.name;
+    if (report.rejects > 0) report.commands.rejects = "crossfade rejects " + leader.row.name;
+    if (report.differences.value_or(0) > 0) report.commands.diffs = "crossfade diffs " + leader.row.name;
+  }
+  return report;
+}
+
+}  // namespace
+
+StatusReport Migrator::status(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "status");
+  const auto group = load_group(session, impl_->resolve(session, ref).id);
+  const auto& m = group.front();
+  CursorCache cache(impl_->options.redis);
+  auto report = status_of_group(session, cache, group);
   if (m.row.phase == Phase::switched) {
     report.drop_from =
         text_of(session
@@ -332,6 +408,21 @@ std::string to_json(const StatusReport& r) {
                  {"longest_wait_ms", nullable(r.switched.longest_wait_ms)}};
   j["request"] = r.request ? nlohmann::ordered_json::parse(to_json(*r.request)) : nlohmann::ordered_json();
   j["drop_from"] = nullable(r.drop_from);
+  j["members"] = nlohmann::json::array();
+  for (const auto& member : r.members) {
+    j["members"].push_back({{"table", member.table},
+                            {"column", member.column},
+                            {"phase", to_text(member.phase)},
+                            {"status", to_text(member.status)},
+                            {"units", {{"total", member.units.total}, {"done", member.units.done}}},
+                            {"rows",
+                             {{"done", member.rows.done},
+                              {"written", member.rows.written},
+                              {"estimated", member.rows.estimated}}},
+                            {"differences", nullable(member.differences)},
+                            {"rejects", member.rejects},
+                            {"misfits", member.misfits}});
+  }
   j["redis"] = r.redis;
   j["strategy"] = r.strategy;
   j["pass"] = r.pass.empty() ? nlohmann::json() : nlohmann::json(r.pass);

@@ -8,7 +8,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "attempts.hpp"
 #include "crossfade/core/catalog.hpp"
@@ -19,6 +21,7 @@
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/shadow/archive.hpp"
 #include "crossfade/shadow/transform.hpp"
+#include "group.hpp"
 
 namespace crossfade {
 
@@ -26,45 +29,55 @@ using std::chrono::milliseconds;
 
 namespace {
 
+// The machine's questions, asked of every migration of the group.
 class World : public MachineWorld {
  public:
-  World(PhaseEnv& env, const Migration& migration, Event event)
-      : env_(env), migration_(migration), event_(event) {}
+  World(PhaseEnv& env, const std::vector<Migration>& group, Event event)
+      : env_(env), group_(group), event_(event) {}
 
   bool gate_open(Phase from, Phase) override {
-    if (going_back_without_table()) return true;
+    blockers = group_blockers(env_, group_, event_);
     const auto handler = make_phase_handler(from);
-    blockers = unaccepted(event_ == Event::advance ? handler->exit_blockers(env_, migration_)
-                                                   : handler->rollback_blockers(env_, migration_),
-                          env_.accepted);
+    for (const auto& m : group_) {
+      if (going_back_without_table(m)) continue;
+      auto shut =
+          event_ == Event::advance ? handler->exit_blockers(env_, m) : handler->rollback_blockers(env_, m);
+      for (auto& blocker : unaccepted(shut, env_.accepted))
+        blockers.push_back(of_member(m, std::move(blocker)));
+    }
     return blockers.empty();
   }
 
   void cross(Phase from, Phase to) override {
-    if (going_back_without_table()) {
-      // Column and triggers went with the table; what is left are functions that nothing calls.
-      for (const auto* role : {"capture", "note"}) {
-        crossing.statements += fmt::format("DROP FUNCTION IF EXISTS crossfade.{};\n",
-                                           quote_identifier(migration_.generated.function(role)));
-      }
-      if (from == Phase::switched) crossing.statements += remove_archive_log_sql(migration_);
-      if (from == Phase::planned) crossing.statements += drop_functions_sql(migration_.binding.column);
-      return;
-    }
-    crossing = event_ == Event::advance ? make_phase_handler(to)->enter(env_, migration_)
-                                        : make_phase_handler(from)->leave_back(env_, migration_);
+    for (const auto& m : group_) crossings.push_back(crossing_of(m, from, to));
   }
 
   std::vector<Blocker> blockers;
-  Crossing crossing;
+  std::vector<Crossing> crossings;  // one for each migration
 
  private:
-  bool going_back_without_table() {
-    return event_ == Event::rollback && !relation_name(env_.session, migration_.row.table_oid);
+  Crossing crossing_of(const Migration& m, Phase from, Phase to) {
+    if (!going_back_without_table(m)) {
+      return event_ == Event::advance ? make_phase_handler(to)->enter(env_, m)
+                                      : make_phase_handler(from)->leave_back(env_, m);
+    }
+    // Column and triggers went with the table; what is left are functions that nothing calls.
+    Crossing crossing;
+    for (const auto* role : {"capture", "note"}) {
+      crossing.statements += fmt::format("DROP FUNCTION IF EXISTS crossfade.{};\n",
+                                         quote_identifier(m.generated.function(role)));
+    }
+    if (from == Phase::switched) crossing.statements += remove_archive_log_sql(m);
+    if (from == Phase::planned) crossing.statements += drop_functions_sql(m.binding.column);
+    return crossing;
+  }
+
+  bool going_back_without_table(const Migration& m) {
+    return event_ == Event::rollback && !relation_name(env_.session, m.row.table_oid);
   }
 
   PhaseEnv& env_;
-  const Migration& migration_;
+  const std::vector<Migration>& group_;
   Event event_;
 };
 
@@ -80,16 +93,23 @@ std::string failpoint_of(Phase from, Phase to, std::string_view where) {
 }
 
 // Everything is in one message with COMMIT: after the first lock nothing waits for the client.
-std::string script_of(const Migration& m, const Crossing& crossing, const QualifiedName& table,
-                      const PhaseChange& change, int attempt, const std::string& fulfil) {
-  const auto to = std::string(to_text(change.to));
+std::string script_of(PhaseEnv& env, const std::vector<Migration>& group,
+                      const std::vector<Crossing>& crossings, const std::vector<PhaseChange>& changes,
+                      int attempt, const std::string& fulfil) {
+  const auto& leader = group.front();
+  const bool locks = std::ranges::any_of(crossings, &Crossing::locks_table);
   std::string script;
-  if (crossing.locks_table)
-    script += lock_and_recheck_sql(m, crossing, table, lock_wait(attempt, m.spec.lock_timeout));
+  if (locks) {
+    script +=
+        lock_and_recheck_sql(env.session, group, crossings, lock_wait(attempt, leader.spec.lock_timeout));
+  }
   if (!fulfil.empty()) script += fmt::format("DO {};\n", quote_literal("BEGIN\n" + fulfil + "END"));
-  if (!crossing.locks_table) return script + crossing.statements + phase_change_sql(change);
-  return script + under_one_deadline_sql(crossing.statements) + phase_change_sql(change) +
-         record_success_sql(m.row.id, m.row.table_oid, to, attempt);
+  const auto effects = under_lock_sql(crossings);
+  script += locks ? under_one_deadline_sql(effects) : effects;
+  for (const auto& change : changes) script += phase_change_sql(change);
+  if (!locks) return script;
+  return script + record_success_sql(leader.row.id, tables_of(group),
+                                     std::string(to_text(changes.front().to)), attempt);
 }
 
 // The phase changes whose effect is in the user's table.
@@ -129,27 +149,28 @@ void probe(PhaseEnv& env, const MigrationId& id, const std::string& xid, int old
       .with_effect(Effect::unknown);
 }
 
-// The row, locked, and ours. Frozen between here and the one message that commits, we hold it: for no longer
-// than a newcomer waits for the lease.
-Migration lock_migration(PhaseEnv& env, const MigrationId& id) {
+// The rows, locked, and ours. Frozen between here and the one message that commits, we hold them: for no
+// longer than a newcomer waits for the lease.
+std::vector<Migration> lock_group(PhaseEnv& env, const MigrationId& id) {
   env.session.exec("SET LOCAL lock_timeout = 10000");
   env.session.exec("SET LOCAL idle_in_transaction_session_timeout = 10000");
-  auto m = migration_of(StateStore(env.session).get(id, LockMode::for_update));
-  if (m.row.token != env.token) {
+  auto group = load_group(env.session, id, LockMode::for_update);
+  for (const auto& m : group) {
+    if (m.row.token == env.token) continue;
     throw Error(ErrorCode::superseded, "another runner took the migration over", "see 'crossfade status'",
                 m.row.name);
   }
-  return m;
+  return group;
 }
 
 // Sends effect, phase row and COMMIT as one message. The attempt has no result yet: it says why the lock was
 // not got, nothing when it was.
-Attempt commit_crossing(PhaseEnv& env, const TransitionRequest& request, const Migration& m,
-                        const Crossing& crossing, const PhaseChange& change, int number,
-                        PauseSampler* sampler) {
+Attempt commit_crossing(PhaseEnv& env, const TransitionRequest& request, const std::vector<Migration>& group,
+                        const std::vector<Crossing>& crossings, const std::vector<PhaseChange>& changes,
+                        int number, PauseSampler* sampler) {
   auto& session = env.session;
-  const auto table = relation_name(session, m.row.table_oid).value_or(m.row.table);
-  const auto script = script_of(m, crossing, table, change, number,
+  const auto& change = changes.front();
+  const auto script = script_of(env, group, crossings, changes, number,
                                 request.tell ? fulfil_request_sql(request.id, env.token) : std::string());
   const auto xid = text_of(session.exec("SELECT pg_current_xact_id()").one("xid")[0]);
   if (change.from != change.to) failpoint::hit(failpoint_of(change.from, change.to, "locked"));
@@ -176,15 +197,16 @@ Attempt commit_crossing(PhaseEnv& env, const TransitionRequest& request, const M
     } else if (error.is_serialization_or_deadlock()) {
       attempt.missed = "undone by the server as the victim of a deadlock";
     } else if (error.sqlstate() == "CF001") {
-      throw Error(ErrorCode::not_ready, error.message(), "run the command again; it checks anew", m.row.name)
+      throw Error(ErrorCode::not_ready, error.message(), "run the command again; it checks anew",
+                  group.front().row.name)
           .with_sqlstate(error.sqlstate());
     } else if (error.sqlstate() == "CF004") {
       throw Error(ErrorCode::trigger_fails,
                   fmt::format("in phase {} an UPDATE of {} would fail: {}", to_text(change.to),
-                              table.display(), error.message()),
+                              group.front().row.table.display(), error.message()),
                   "change the trigger's function so that it works with either type of the column, and run the"
                   " command again; nothing was changed",
-                  table.display())
+                  group.front().row.table.display())
           .with_sqlstate(error.sqlstate());
     } else if (error.sqlstate() == "CF002") {
       const auto who = PhaseRequests(session).cancelled_by(request.id, env.token);
@@ -218,9 +240,10 @@ Attempt attempt_change(PhaseEnv& env, const TransitionRequest& request, int numb
   Attempt attempt;
   {
     Transaction transaction(env.session);
-    const auto m = lock_migration(env, request.id);
+    const auto group = lock_group(env, request.id);
+    const auto& m = group.front();
     result.from = m.row.phase;
-    World world(env, m, request.event);
+    World world(env, group, request.event);
     const auto outcome = fire(world, m.row.phase, m.row.status, request.event);
     if (outcome.verdict == Verdict::refused) {
       result.to = result.from;
@@ -241,16 +264,14 @@ Attempt attempt_change(PhaseEnv& env, const TransitionRequest& request, int numb
     }
     result.to = outcome.phase;
     result.status = outcome.status;
-    const PhaseChange change{m.row.id,
-                             result.from,
-                             result.to,
-                             result.status,
-                             std::string(to_text(request.event)),
-                             request.operator_name,
-                             request.host,
-                             with_acceptances(world.crossing.evidence, env.accepted),
-                             world.crossing.assignments};
-    attempt = commit_crossing(env, request, m, world.crossing, change, number, sampler);
+    std::vector<PhaseChange> changes;
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      changes.push_back({group[i].row.id, result.from, result.to, result.status,
+                         std::string(to_text(request.event)), request.operator_name, request.host,
+                         with_acceptances(world.crossings[i].evidence, env.accepted),
+                         world.crossings[i].assignments});
+    }
+    attempt = commit_crossing(env, request, group, world.crossings, changes, number, sampler);
     if (!attempt.missed.empty()) return attempt;
   }
   failpoint::hit(failpoint_of(result.from, result.to, "sent"));
@@ -261,22 +282,34 @@ Attempt attempt_change(PhaseEnv& env, const TransitionRequest& request, int numb
 
 }  // namespace
 
-std::string lock_and_recheck_sql(const Migration& m, const Crossing& crossing, const QualifiedName& table,
-                                 std::chrono::milliseconds wait) {
-  const auto body = "BEGIN\n" +
-                    fmt::format(
-                        "IF {}::regclass::oid <> {}::oid THEN RAISE EXCEPTION USING ERRCODE = 'CF001',"
-                        " MESSAGE = 'the table was renamed or replaced'; END IF;\n",
-                        quote_literal(table.sql()), m.row.table_oid.value) +
-                    crossing.recheck + "END";
-  std::vector<std::string> tables{table.sql()};
-  tables.insert(tables.end(), crossing.also_locks.begin(), crossing.also_locks.end());
-  return lock_tables_sql(tables, wait, m.spec.lock_timeout, crossing.before_lock) +
-         fmt::format("DO {};\n", quote_literal(body));
+std::string lock_and_recheck_sql(SqlSession& session, const std::vector<Migration>& group,
+                                 const std::vector<Crossing>& crossings, std::chrono::milliseconds wait) {
+  std::string recheck;
+  std::vector<std::string> tables;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    if (!crossings[i].locks_table) continue;
+    const auto table = relation_name(session, group[i].row.table_oid).value_or(group[i].row.table).sql();
+    tables.push_back(table);
+    tables.insert(tables.end(), crossings[i].also_locks.begin(), crossings[i].also_locks.end());
+    recheck += fmt::format(
+        "IF {}::regclass::oid <> {}::oid THEN RAISE EXCEPTION USING ERRCODE = 'CF001',"
+        " MESSAGE = 'the table was renamed or replaced'; END IF;\n",
+        quote_literal(table), group[i].row.table_oid.value);
+  }
+  for (const auto& crossing : crossings) recheck += crossing.recheck;
+  tables = in_lock_order(session, tables);
+  auto before = before_lock_sql(crossings);
+  if (tables.size() > 1 || !before.empty()) {
+    wait = wait_with_locks(session, wait);
+    if (wait.count() > 0) before = calm_or_miss_sql() + before;
+  }
+  return lock_tables_sql(tables, wait, group.front().spec.lock_timeout, before) +
+         fmt::format("DO {};\n", quote_literal("BEGIN\n" + recheck + "END"));
 }
 
 TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request) {
-  const auto m = migration_of(StateStore(env.session).get(request.id));
+  const auto group = load_group(env.session, request.id);
+  const auto& m = group.front();
   const auto target = request.event == Event::advance ? next_phase(m.row.phase) : rollback_phase(m.row.phase);
   if (!target) {
     throw Error(ErrorCode::illegal_transition,
@@ -287,13 +320,13 @@ TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request) {
   failpoint::hit(failpoint_of(m.row.phase, *target, "before"));
   // A shut gate is told at once, not after the lock was waited for; the attempt asks again under the row
   // lock.
-  if (World world(env, m, request.event); !world.gate_open(m.row.phase, *target)) {
+  if (World world(env, group, request.event); !world.gate_open(m.row.phase, *target)) {
     return {m.row.phase, m.row.phase, m.row.status, world.blockers};
   }
   if (request.before) request.before(m.row.phase, *target);
   const auto once = [&](int attempt, PauseSampler& sampler) {
     // Shortly before: what can be answered outside the lock is not left for it.
-    make_phase_handler(m.row.phase)->before_attempt(env, m);
+    for (const auto& each : group) make_phase_handler(m.row.phase)->before_attempt(env, each);
     return attempt_change(env, request, attempt, &sampler);
   };
   const auto to = std::string(to_text(*target));
@@ -304,7 +337,7 @@ TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request) {
                 "run the command again", m.row.name);
   };
   const auto result =
-      changes_table(m.row.phase, *target) ? with_lock_attempts(env, request, m, to, once) : at_once();
+      changes_table(m.row.phase, *target) ? with_lock_attempts(env, request, group, to, once) : at_once();
   if (result.refused.empty()) {
     log::write(log::Level::info, "phase_changed", {{"from", std::string(to_text(result.from))}, {"to", to}});
   }
@@ -312,19 +345,24 @@ TransitionResult change_phase(PhaseEnv& env, const TransitionRequest& request) {
 }
 
 void reinstall_backward_capture(PhaseEnv& env, const TransitionRequest& request) {
-  const auto m = migration_of(StateStore(env.session).get(request.id));
-  const auto phase = std::string(to_text(m.row.phase));
-  with_lock_attempts(env, request, m, phase, [&](int number, PauseSampler& sampler) {
+  const auto seen = load_group(env.session, request.id);
+  const auto phase = std::string(to_text(seen.front().row.phase));
+  with_lock_attempts(env, request, seen, phase, [&](int number, PauseSampler& sampler) {
     Transaction transaction(env.session);
-    const auto locked = lock_migration(env, request.id);
-    const auto crossing = recapture_crossing(env, locked);
-    const PhaseChange change{locked.row.id,   locked.row.phase,  locked.row.phase,
-                             Status::running, "recapture",       request.operator_name,
-                             request.host,    crossing.evidence, crossing.assignments};
-    auto attempt = commit_crossing(env, request, locked, crossing, change, number, &sampler);
+    const auto group = lock_group(env, request.id);
+    std::vector<Crossing> crossings;
+    std::vector<PhaseChange> changes;
+    for (const auto& locked : group) {
+      crossings.push_back(recapture_crossing(env, locked));
+      changes.push_back({locked.row.id, locked.row.phase, locked.row.phase, Status::running, "recapture",
+                         request.operator_name, request.host, crossings.back().evidence,
+                         crossings.back().assignments});
+    }
+    auto attempt = commit_crossing(env, request, group, crossings, changes, number, &sampler);
     if (!attempt.missed.empty()) return attempt;
     note_cost(env, request.id, attempt.cost);
-    attempt.result = TransitionResult{locked.row.phase, locked.row.phase, Status::running, {}};
+    const auto now = group.front().row.phase;
+    attempt.result = TransitionResult{now, now, Status::running, {}};
     return attempt;
   });
 }
@@ -333,7 +371,8 @@ bool change_status(SqlSession& session, const MigrationId& id, Event event, cons
                    const std::optional<Token>& token, const std::function<void()>& also) {
   Transaction transaction(session);
   StateStore store(session);
-  const auto row = store.get(id, LockMode::for_update);
+  const auto group = store.group(id, LockMode::for_update);
+  const auto& row = group.front();
   if (token && row.token != *token) {
     throw Error(ErrorCode::superseded, "another runner took the migration over", "see 'crossfade status'",
                 row.name);
@@ -341,7 +380,15 @@ bool change_status(SqlSession& session, const MigrationId& id, Event event, cons
   NoWorld world;
   const auto outcome = fire(world, row.phase, row.status, event);
   if (outcome.verdict != Verdict::handled) return false;
+  const auto unsettled = [](const MigrationRow& member) { return member.status != Status::settled; };
+  if (event == Event::settle && std::ranges::any_of(group | std::views::drop(1), unsettled)) return false;
   store.set_status(id, row.phase, row.status, outcome.status, reason);
+  // What holds of the leader holds of every member that can hear it; a member settles by itself, before.
+  for (const auto& member : group | std::views::drop(1)) {
+    const auto its = fire(world, member.phase, member.status, event);
+    if (event == Event::settle || its.verdict != Verdict::handled) continue;
+    store.set_status(member.id, member.phase, member.status, its.status, reason);
+  }
   if (also) also();
   transaction.commit();
   return true;

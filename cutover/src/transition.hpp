@@ -49,8 +49,9 @@ void reinstall_backward_capture(PhaseEnv& env, const TransitionRequest& request)
 bool change_status(SqlSession& session, const MigrationId& id, Event event, const std::string& reason,
                    const std::optional<Token>& token, const std::function<void()>& also = {});
 
-// How a crossing that locks the table begins: the lock, then what must still hold. Shared with `plan`.
-std::string lock_and_recheck_sql(const Migration& migration, const Crossing& crossing,
-                                 const QualifiedName& table, std::chrono::milliseconds wait);
+// How the crossings of a group, some of which lock their table, begin: all locks in one statement, then what
+// must still hold of all of them. Shared with `plan`.
+std::string lock_and_recheck_sql(SqlSession& session, const std::vector<Migration>& group,
+                                 const std::vector<Crossing>& crossings, std::chrono::milliseconds wait);
 
 }  // namespace crossfade

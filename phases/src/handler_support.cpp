@@ -187,15 +187,15 @@ std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& m) {
 }
 
 std::optional<std::chrono::milliseconds> ShortLock::next(PhaseEnv& env, const Migration& m) {
-  const auto holders = watch_.old_holders(env.session, m.row.table_oid, m.spec.lock_timeout);
+  const auto holders = watch_.old_holders(env.session, {m.row.table_oid}, m.spec.lock_timeout);
   if (++attempt_ > m.spec.switch_attempts) {
     throw lock_attempts_exhausted(m.row.table.display(), m.spec.switch_attempts, m.spec.lock_timeout,
                                   holders.empty() ? "lock not available" : "an older transaction holds it",
-                                  watch_.look(env.session, m.row.table_oid), unreached_);
+                                  watch_.look(env.session, {m.row.table_oid}), unreached_);
   }
   if (!holders.empty()) {
     env.progress(-1, -1, "waiting for " + holders.front().text());
-    unreached_ = signal_holders(env.session, m.row.table_oid, holders, env.signals);
+    unreached_ = signal_holders(env.session, {m.row.table_oid}, holders, env.signals);
     return std::nullopt;
   }
   // One millisecond is as close to NOWAIT as a timeout comes.

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include <nlohmann/json.hpp>
 
@@ -61,6 +62,22 @@ Notes notes_policy(const PhaseEnv& env, std::string_view finding) {
 std::string rename(const QualifiedName& table, const std::string& from, const std::string& to) {
   return fmt::format("ALTER TABLE {} RENAME COLUMN {} TO {};\n", table.sql(), quote_identifier(from),
                      quote_identifier(to));
+}
+
+// What is taken away before the names move and made again by the same words after it.
+void let_followers_go(Crossing& crossing, const Ledger& ledger) {
+  for (const auto& entry : ledger.carried | std::views::reverse) {
+    if (!is_follower(entry.kind)) continue;
+    const auto stage = entry.kind == DependentKind::view          ? Stage::views_off
+                       : entry.kind == DependentKind::foreign_key ? Stage::foreign_keys_off
+                                                                  : Stage::let_go;
+    crossing.parts.push_back({stage, entry.remove_sql});
+  }
+  for (const auto& entry : ledger.carried) {
+    if (!is_follower(entry.kind)) continue;
+    crossing.parts.push_back(
+        {entry.kind == DependentKind::foreign_key ? Stage::foreign_keys : Stage::follow, entry.create_sql});
+  }
 }
 
 bool type_changes(const Migration& m) { return m.binding.column.old_type != m.binding.column.new_type; }
@@ -138,29 +155,29 @@ Crossing switch_crossing(PhaseEnv& env, const Migration& m, const DependentMarks
   Crossing crossing;
   crossing.locks_table = true;
   if (ledger.find(DependentKind::view) != nullptr) {
-    crossing.before_lock =
-        "DO " +
-        quote_literal("BEGIN " +
-                      raise_unless(fmt::format("{} = {}", views_mark_sql(m), quote_literal(marks.views)),
-                                   "a view that shows the column was changed") +
-                      "END") +
-        ";\n" + let_go_views_sql(ledger);
+    crossing.views_recheck =
+        raise_unless(fmt::format("{} = {}", views_mark_sql(m), quote_literal(marks.views)),
+                     "a view that shows the column was changed");
   }
-  crossing.before_lock += sequences_over_sql(ledger);
   crossing.also_locks = locked_beside(ledger);
   crossing.recheck = recheck(env, m, table, CompareDirection::forward, notes_policy(env, "rejects_open"));
   crossing.recheck += raise_unless(
       fmt::format("{} = {}", dependents_mark_sql(m, marks.view_oids), quote_literal(marks.others)),
       "something that hangs on the column was added or changed");
   const auto probe = trigger_probe(env.session, m, table);
-  // The old triggers go first: between the renames they would name columns that are not there.
-  crossing.statements = probe.before + remove_triggers_sql(m, table) + let_go_sql(table, ledger) +
-                        rename(table, m.names.old_column, column.retired_name) +
-                        rename(table, m.names.new_column, column.name) +
-                        carry_over_sql(after, table, ledger, not_null_check_valid) +
-                        install_backward_sql(after, table, carried_default(ledger));
-  if (type_changes(m)) crossing.statements += compile_anew_sql(env.session, m, table);
-  crossing.statements += probe.after;
+  crossing.parts.push_back({Stage::probe_before, probe.before});
+  let_followers_go(crossing, ledger);
+  crossing.parts.insert(crossing.parts.end(),
+                        {{Stage::sequences, sequences_over_sql(ledger)},
+                         {Stage::triggers_off, remove_triggers_sql(m, table)},
+                         {Stage::keys_off, let_keys_go_sql(table, ledger)},
+                         {Stage::rename, rename(table, m.names.old_column, column.retired_name) +
+                                             rename(table, m.names.new_column, column.name)},
+                         {Stage::carry, carry_over_sql(after, table, ledger, not_null_check_valid)},
+                         {Stage::capture, install_backward_sql(after, table, carried_default(ledger))}});
+  if (type_changes(m))
+    crossing.parts.push_back({Stage::user_triggers, compile_anew_sql(env.session, m, table)});
+  crossing.parts.push_back({Stage::probe_after, probe.after});
   crossing.assignments = {refreshed_fingerprint(after)};
   if (const auto pass = newest_pass(env.session, m.row.id, "compare")) {
     crossing.evidence = nlohmann::json{{"comparison",
@@ -180,21 +197,28 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
   const auto& column = m.binding.column;
   Crossing crossing;
   crossing.locks_table = true;
-  crossing.before_lock = let_go_views_sql(ledger) + sequences_back_sql(ledger);
   crossing.also_locks = locked_beside(ledger);
   crossing.recheck = recheck(env, m, table, CompareDirection::backward, notes_policy(env, "misfits_open"));
   const auto probe = trigger_probe(env.session, m, table);
-  if (m.spec.archive == Archive::table) crossing.statements = remove_archive_sql(m, table);
-  crossing.statements += probe.before + remove_triggers_sql(m, table) + let_go_sql(table, ledger) +
-                         rename(table, m.names.new_column, column.shadow_name) +
-                         rename(table, m.names.old_column, column.name) +
-                         carry_back_sql(after, table, ledger, old_not_null_is_proved(env.session, m)) +
-                         reinstall_forward_sql(after, table);
-  if (type_changes(m)) crossing.statements += compile_anew_sql(env.session, m, table);
-  crossing.statements += probe.after;
+  crossing.parts.push_back({Stage::probe_before, probe.before});
+  if (m.spec.archive == Archive::table)
+    crossing.parts.push_back({Stage::triggers_off, remove_archive_sql(m, table)});
+  let_followers_go(crossing, ledger);
+  crossing.parts.insert(
+      crossing.parts.end(),
+      {{Stage::sequences, sequences_back_sql(ledger)},
+       {Stage::triggers_off, remove_triggers_sql(m, table)},
+       {Stage::keys_off, let_keys_go_sql(table, ledger)},
+       {Stage::rename, rename(table, m.names.new_column, column.shadow_name) +
+                           rename(table, m.names.old_column, column.name)},
+       {Stage::carry, carry_back_sql(after, table, ledger, old_not_null_is_proved(env.session, m))},
+       {Stage::capture, reinstall_forward_sql(after, table)}});
+  if (type_changes(m))
+    crossing.parts.push_back({Stage::user_triggers, compile_anew_sql(env.session, m, table)});
+  crossing.parts.push_back({Stage::probe_after, probe.after});
   // Values written under the new name may not be what forward gives: they are replayed and compared again. A
   // misfit is over with the switch back; its notes would read as rejects.
-  crossing.statements += fmt::format(
+  crossing.statements = fmt::format(
       "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {0}::uuid AND kind IN ('replay', "
       "'compare');\n"
       "UPDATE crossfade.misfit SET state = 'closed', closed_at = clock_timestamp() WHERE migration_id = "
@@ -364,12 +388,13 @@ Crossing recapture_crossing(PhaseEnv& env, const Migration& m) {
   const auto ledger = load_ledger(env.session, m.row.id);
   Crossing crossing;
   crossing.locks_table = true;
-  if (m.spec.archive == Archive::table) crossing.statements = remove_archive_sql(m, table);
-  crossing.statements +=
-      remove_triggers_sql(m, table) + install_backward_sql(m, table, carried_default(ledger)) +
-      fmt::format(
-          "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {}::uuid AND kind = 'compare';\n",
-          quote_literal(m.row.id.text));
+  crossing.parts = {{Stage::triggers_off, remove_triggers_sql(m, table)},
+                    {Stage::capture, install_backward_sql(m, table, carried_default(ledger))}};
+  if (m.spec.archive == Archive::table)
+    crossing.parts.push_back({Stage::triggers_off, remove_archive_sql(m, table)});
+  crossing.statements = fmt::format(
+      "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {}::uuid AND kind = 'compare';\n",
+      quote_literal(m.row.id.text));
   crossing.assignments = {refreshed_fingerprint(m)};
   return crossing;
 }

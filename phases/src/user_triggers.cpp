@@ -23,12 +23,12 @@ std::string recreate_user_triggers_sql(SqlSession& session, const Migration& m, 
       "SELECT t.tgname, pg_get_triggerdef(t.oid), t.tgenabled, obj_description(t.oid, 'pg_trigger')"
       " FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_language l ON l.oid = p.prolang"
       " WHERE t.tgrelid = $1::oid AND NOT t.tgisinternal AND (t.tgtype & 1) = 1 AND l.lanname = 'plpgsql'"
-      " AND t.tgname NOT IN ($2, $3, $6)"
+      // The capture of another column of the table is ours too.
+      " AND p.pronamespace <> (SELECT n.oid FROM pg_namespace n WHERE n.nspname = 'crossfade')"
       // What is in the ledger is made again by its own words: those of now name the type that is left.
-      " AND NOT EXISTS (SELECT 1 FROM crossfade.dependent d WHERE d.migration_id = $4 AND d.kind = $5"
+      " AND NOT EXISTS (SELECT 1 FROM crossfade.dependent d WHERE d.migration_id = $2 AND d.kind = $3"
       "  AND d.name = t.tgname) ORDER BY t.oid",
-      {std::to_string(m.row.table_oid.value), m.generated.trigger("insert"), m.generated.trigger("update"),
-       m.row.id.text, std::string(to_text(DependentKind::trigger)), m.generated.trigger("archive")});
+      {std::to_string(m.row.table_oid.value), m.row.id.text, std::string(to_text(DependentKind::trigger))});
   for (const auto& row : triggers.rows) {
     const auto name = quote_identifier(text_of(row[0]));
     sql += fmt::format("DROP TRIGGER {} ON {};\n{};\n", name, table.sql(), text_of(row[1]));

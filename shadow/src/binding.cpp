@@ -81,7 +81,8 @@ std::string to_json(const Binding& binding) {
                  {"on_misfit", c.on_misfit == OnMisfit::reject ? "reject" : "null"},
                  {"forward", expression_json(c.forward)},
                  {"backward", c.backward ? expression_json(*c.backward) : json()},
-                 {"one_way", c.one_way}};
+                 {"one_way", c.one_way},
+                 {"follows_foreign_keys", c.follows_foreign_keys}};
   json columns = json::array();
   for (const auto& k : binding.key.columns) {
     columns.push_back({{"attnum", k.attnum},
@@ -89,7 +90,8 @@ std::string to_json(const Binding& binding) {
                        {"type", k.type_text},
                        {"collation", k.collation},
                        {"descending", k.descending},
-                       {"nulls_first", k.nulls_first}});
+                       {"nulls_first", k.nulls_first},
+                       {"type_after", k.type_after}});
   }
   return json{{"column", column},
               {"key",
@@ -117,13 +119,15 @@ Binding binding_from_json(const std::string& text) {
   c.forward = expression_from(column.at("forward"));
   if (!column.at("backward").is_null()) c.backward = expression_from(column.at("backward"));
   c.one_way = column.at("one_way");
+  c.follows_foreign_keys = column.at("follows_foreign_keys");
   const auto& key = j.at("key");
   binding.key.index.value = key.at("index");
   binding.key.index_name = key.at("index_name");
   binding.key.primary = key.at("primary");
   for (const auto& k : key.at("columns")) {
     binding.key.columns.push_back({k.at("attnum"), k.at("name"), k.at("type"), k.at("collation"),
-                                   k.value("descending", false), k.value("nulls_first", false)});
+                                   k.value("descending", false), k.value("nulls_first", false),
+                                   k.at("type_after")});
   }
   return binding;
 }
@@ -153,7 +157,7 @@ Migration migration_of(MigrationRow row) {
   // After the switch the key's column of that name is the new one, in its type.
   if (new_column_is_public(row.phase)) {
     for (auto& column : binding.key.columns) {
-      if (column.attnum == binding.column.old_attnum) column.type_text = binding.column.new_type;
+      if (!column.type_after.empty()) column.type_text = column.type_after;
     }
   }
   GeneratedNames generated(row.id);

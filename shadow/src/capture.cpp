@@ -33,8 +33,7 @@ std::string note_parameters(const Migration& m, bool names) {
     ++number;
     // A key that is migrated is passed in its old type before the switch and in its new one after it: the new
     // one takes both.
-    const auto& type =
-        column.attnum == m.binding.column.old_attnum ? m.binding.column.new_type : column.type_text;
+    const auto& type = column.type_after.empty() ? column.type_text : column.type_after;
     list += fmt::format("{}{}, ", names ? fmt::format("key_{} ", number) : "", type);
   }
   return list;

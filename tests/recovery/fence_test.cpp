@@ -170,7 +170,7 @@ TEST_F(FenceTest, AChunkThatStoodAtTheLockOfTheSwitchWritesNoRow) {
   PhaseEnv env{door, cache, {}, m.row.token, "m", {}, stop, interruptible, {}};
   const auto crossing = make_phase_handler(Phase::switched)->enter(env, m);
   const auto workers = stop_chunks_at_the_lock(m, {std::begin(kPlans), std::end(kPlans)});
-  world_.run("SET search_path = pg_catalog;" + crossing.statements +
+  world_.run("SET search_path = pg_catalog;" + under_lock_sql({crossing}) +
              phase_change_sql({m.row.id, Phase::compare, Phase::switched, Status::running, "advance", "ada",
                                "lovelace", "{}", crossing.assignments}) +
              "COMMIT");

@@ -24,14 +24,18 @@ std::optional<Token> try_acquire(SqlSession& session, const MigrationId& id, con
                                  const std::string& host, Force force) {
   const auto taken = session.exec(
       fmt::format(
-          "UPDATE crossfade.migration m SET token = gen_random_uuid(),"
+          // The members of a group carry the same token: each chunk is fenced by its own row.
+          "WITH taken AS (UPDATE crossfade.migration m SET token = gen_random_uuid(),"
           " epoch = epoch + CASE WHEN lease_until IS NULL THEN 0 ELSE 1 END,"
           " runner_pid = pg_backend_pid(), runner_backend_start ="
           " (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()),"
           " runner_host = $2, runner_operator = $3, stop_requested = false,"
           " lease_until = clock_timestamp() + $4::interval"
           " WHERE m.id = $1 AND (m.lease_until IS NULL OR m.lease_until < clock_timestamp() OR {} OR {})"
-          " RETURNING token",
+          " RETURNING m.id, m.token),"
+          " members AS (UPDATE crossfade.migration m SET token = t.token, epoch = m.epoch + 1 FROM taken t"
+          " WHERE m.leader_id = t.id)"
+          " SELECT token FROM taken",
           force == Force::yes ? "true" : "false", kHolderGone),
       {id.text, host, operator_name, fmt::format("{} s", kLeaseLength.count())});
   if (taken.empty()) return std::nullopt;

@@ -70,7 +70,8 @@ std::string under_one_deadline_sql(const std::string& statements) {
                      statements);
 }
 
-std::string record_success_sql(const MigrationId& id, Oid table, const std::string& to_phase, int attempt) {
+std::string record_success_sql(const MigrationId& id, const std::vector<Oid>& tables,
+                               const std::string& to_phase, int attempt) {
   return fmt::format(
       "INSERT INTO crossfade.switch_attempt (migration_id, to_phase, attempt, outcome, transition,"
       " lock_wait_ms, lock_held_ms, waiting_sessions, longest_wait_ms, total_wait_ms)"
@@ -81,8 +82,8 @@ std::string record_success_sql(const MigrationId& id, Oid table, const std::stri
       " extract(epoch FROM clock_timestamp() - current_setting('crossfade.lock_got')::timestamptz) * 1000,"
       " count(*), coalesce(max(w.ms), 0), coalesce(sum(w.ms), 0)"
       " FROM (SELECT extract(epoch FROM clock_timestamp() - l.waitstart) * 1000 AS ms FROM pg_locks l"
-      "  WHERE l.locktype = 'relation' AND l.relation = {3}::oid AND NOT l.granted) w;\n",
-      quote_literal(id.text), quote_literal(to_phase), attempt, table.value);
+      "  WHERE l.locktype = 'relation' AND l.relation = ANY ({3}::oid[]) AND NOT l.granted) w;\n",
+      quote_literal(id.text), quote_literal(to_phase), attempt, quote_literal(oid_array(tables)));
 }
 
 void add_cost(SqlSession& session, const MigrationId& id, const AttemptCost& cost) {

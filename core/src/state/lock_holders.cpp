@@ -22,13 +22,13 @@ namespace {
 // to end while an attempt waits, and an attempt holds up nobody for longer than the budget anyway.
 constexpr milliseconds kYoung{1000};
 
-// Whether the table is so old that an autovacuum of it is one to prevent wraparound.
+// Whether one of the tables is so old that an autovacuum of it is one to prevent wraparound.
 constexpr const char* kMustBeFrozen = R"sql(EXISTS (SELECT 1 FROM pg_class c LEFT JOIN LATERAL (
     SELECT min(o.option_value::bigint) FILTER (WHERE o.option_name = 'autovacuum_freeze_max_age') AS xids,
       min(o.option_value::bigint) FILTER
         (WHERE o.option_name = 'autovacuum_multixact_freeze_max_age') AS multis
     FROM pg_options_to_table(c.reloptions) o) own ON true
-  WHERE c.oid = $1::oid AND (
+  WHERE c.oid = ANY ($1::oid[]) AND (
     age(c.relfrozenxid) > least(own.xids, current_setting('autovacuum_freeze_max_age')::bigint)
     OR mxid_age(c.relminmxid) >
       least(own.multis, current_setting('autovacuum_multixact_freeze_max_age')::bigint))))sql";
@@ -51,7 +51,7 @@ SELECT coalesce(l.pid, 0), l.virtualtransaction,
   CASE WHEN a.backend_type IS NULL THEN '' ELSE left(coalesce(a.query, ''), 200) END,
   extract(epoch FROM clock_timestamp() - a.xact_start), l.pid IS NOT NULL AND a.backend_type IS NULL
 FROM (SELECT DISTINCT k.pid, k.virtualtransaction FROM pg_locks k WHERE k.locktype = 'relation'
-        AND k.relation = $1::oid AND k.granted AND k.pid IS DISTINCT FROM pg_backend_pid()
+        AND k.relation = ANY ($1::oid[]) AND k.granted AND k.pid IS DISTINCT FROM pg_backend_pid()
         AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())) l
 LEFT JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.pid IS NULL OR a.pid IS NOT NULL)sql";
@@ -120,11 +120,16 @@ std::string to_json(const std::vector<LockHolder>& holders) {
   return list.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-std::vector<LockHolder> HolderWatch::look(SqlSession& session, Oid table) {
+std::string oid_array(const std::vector<Oid>& tables) {
+  std::string text;
+  for (const auto table : tables) text += (text.empty() ? "{" : ",") + std::to_string(table.value);
+  return text + "}";
+}
+
+std::vector<LockHolder> HolderWatch::look(SqlSession& session, const std::vector<Oid>& tables) {
   std::vector<LockHolder> holders;
   decltype(first_seen_) seen;
-  for (const auto& row :
-       session.exec(fmt::format(kHolders, kMustBeFrozen), {std::to_string(table.value)}).rows) {
+  for (const auto& row : session.exec(fmt::format(kHolders, kMustBeFrozen), {oid_array(tables)}).rows) {
     LockHolder holder;
     holder.pid = static_cast<int>(int_of(row[0]));
     holder.virtual_transaction = text_of(row[1]);
@@ -146,17 +151,18 @@ std::vector<LockHolder> HolderWatch::look(SqlSession& session, Oid table) {
   return holders;
 }
 
-std::vector<LockHolder> HolderWatch::old_holders(SqlSession& session, Oid table, milliseconds budget) {
+std::vector<LockHolder> HolderWatch::old_holders(SqlSession& session, const std::vector<Oid>& tables,
+                                                 milliseconds budget) {
   const double old = std::chrono::duration<double>(std::max(budget, kYoung)).count();
   std::vector<LockHolder> found;
   // A prepared transaction has no end that an attempt could wait for.
-  std::ranges::copy_if(look(session, table), std::back_inserter(found), [&](const LockHolder& holder) {
+  std::ranges::copy_if(look(session, tables), std::back_inserter(found), [&](const LockHolder& holder) {
     return holder.kind == Kind::prepared || holder.age_seconds >= old;
   });
   return found;
 }
 
-std::vector<std::string> signal_holders(SqlSession& session, Oid table,
+std::vector<std::string> signal_holders(SqlSession& session, const std::vector<Oid>& tables,
                                         const std::vector<LockHolder>& holders, SignalPolicy policy) {
   std::vector<std::string> unreached;
   if (!policy.cancel && !policy.terminate) return unreached;
@@ -174,10 +180,10 @@ std::vector<std::string> signal_holders(SqlSession& session, Oid table,
     try {
       // Only while that very transaction holds the table: the pid may be somebody else's by now.
       session.exec(fmt::format("SELECT {}(l.pid) FROM (SELECT DISTINCT k.pid FROM pg_locks k"
-                               " WHERE k.locktype = 'relation' AND k.relation = $1::oid AND k.granted"
+                               " WHERE k.locktype = 'relation' AND k.relation = ANY ($1::oid[]) AND k.granted"
                                " AND k.pid = $2::integer AND k.virtualtransaction = $3) l",
                                terminate ? "pg_terminate_backend" : "pg_cancel_backend"),
-                   {std::to_string(table.value), std::to_string(holder.pid), holder.virtual_transaction});
+                   {oid_array(tables), std::to_string(holder.pid), holder.virtual_transaction});
     } catch (const Error& error) {
       if (error.sqlstate() != "42501") throw;
       const auto role = text_of(session.exec("SELECT quote_ident(current_user)").one("role")[0]);

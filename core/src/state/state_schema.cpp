@@ -15,6 +15,8 @@ CREATE TABLE crossfade.meta (
 );
 CREATE TABLE crossfade.migration (
   id uuid PRIMARY KEY,
+  leader_id uuid REFERENCES crossfade.migration,
+  shares_table boolean NOT NULL DEFAULT false,
   name text NOT NULL,
   table_oid oid NOT NULL,
   schema_name text NOT NULL,
@@ -51,9 +53,10 @@ CREATE TABLE crossfade.migration (
   lease_until timestamptz
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX migration_open_name ON crossfade.migration (name)
-  WHERE phase NOT IN ('dropped', 'rolled_back');
+  WHERE phase NOT IN ('dropped', 'rolled_back') AND leader_id IS NULL;
 CREATE UNIQUE INDEX migration_open_table ON crossfade.migration (table_oid)
-  WHERE phase NOT IN ('dropped', 'rolled_back');
+  WHERE phase NOT IN ('dropped', 'rolled_back') AND NOT shares_table;
+CREATE INDEX migration_of_leader ON crossfade.migration (leader_id) WHERE leader_id IS NOT NULL;
 CREATE TABLE crossfade.transition (
   migration_id uuid NOT NULL REFERENCES crossfade.migration,
   number bigint NOT NULL,
@@ -314,7 +317,7 @@ void remove_schema(SqlSession& session) {
   session.exec("LOCK TABLE crossfade.migration IN ACCESS EXCLUSIVE MODE");
   const auto open = session
                         .exec(
-                            "SELECT string_agg(name, ', ' ORDER BY name) FROM crossfade.migration"
+                            "SELECT string_agg(DISTINCT name, ', ' ORDER BY name) FROM crossfade.migration"
                             " WHERE phase NOT IN ('dropped', 'rolled_back')")
                         .one("open");
   if (open[0]) {

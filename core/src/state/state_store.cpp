@@ -17,7 +17,7 @@ constexpr const char* kSelect =
     "m.version,"
     " m.created_at, m.phase_since, m.stop_requested, coalesce(m.runner_pid, 0), coalesce(m.runner_host, ''),"
     " coalesce(m.runner_operator, ''), coalesce(m.lease_until::text, ''),"
-    " coalesce(m.lease_until > clock_timestamp(), false)"
+    " coalesce(m.lease_until > clock_timestamp(), false), m.leader_id, m.shares_table"
     " FROM crossfade.migration m ";
 
 template <class T>
@@ -67,17 +67,22 @@ MigrationRow row_of(const SqlResult::Row& row) {
   m.runner_operator = text();
   m.lease_until = text();
   m.lease_live = bool_of(row[at++]);
+  if (const auto& leader = row[at++]) m.leader = MigrationId{*leader};
+  m.shares_table = bool_of(row[at++]);
   return m;
 }
 
 constexpr const char* kOpen = "m.phase NOT IN ('dropped', 'rolled_back')";
+// Members of a group are spoken of through their leader only.
+constexpr const char* kNoMember = "m.leader_id IS NULL";
 
 }  // namespace
 
 MigrationRow StateStore::find(const std::string& name) {
-  const auto found = session_.exec(
-      fmt::format("{} WHERE m.name = $1 ORDER BY {} DESC, m.created_at DESC LIMIT 1", kSelect, kOpen),
-      {name});
+  const auto found =
+      session_.exec(fmt::format("{} WHERE m.name = $1 AND {} ORDER BY {} DESC, m.created_at DESC LIMIT 1",
+                                kSelect, kNoMember, kOpen),
+                    {name});
   if (!found.empty()) return row_of(found[0]);
   const auto known = session_.exec(
       "SELECT coalesce(string_agg(name, ', '), '') FROM (SELECT DISTINCT name FROM crossfade.migration"
@@ -101,13 +106,14 @@ MigrationRow StateStore::get(const MigrationId& id, LockMode lock) {
 }
 
 std::optional<MigrationRow> StateStore::find_open(const std::string& name) {
-  const auto found = session_.exec(fmt::format("{} WHERE m.name = $1 AND {}", kSelect, kOpen), {name});
+  const auto found =
+      session_.exec(fmt::format("{} WHERE m.name = $1 AND {} AND {}", kSelect, kNoMember, kOpen), {name});
   if (found.empty()) return std::nullopt;
   return row_of(found[0]);
 }
 
 std::optional<MigrationRow> StateStore::find_open_on(Oid table) {
-  const auto found = session_.exec(fmt::format("{} WHERE m.table_oid = $1 AND {}", kSelect, kOpen),
+  const auto found = session_.exec(fmt::format("{} WHERE m.table_oid = $1 AND {} LIMIT 1", kSelect, kOpen),
                                    {std::to_string(table.value)});
   if (found.empty()) return std::nullopt;
   return row_of(found[0]);
@@ -115,7 +121,21 @@ std::optional<MigrationRow> StateStore::find_open_on(Oid table) {
 
 std::vector<MigrationRow> StateStore::list() {
   std::vector<MigrationRow> rows;
-  for (const auto& row : session_.exec(fmt::format("{} ORDER BY m.created_at, m.id", kSelect)).rows) {
+  for (const auto& row :
+       session_.exec(fmt::format("{} WHERE {} ORDER BY m.created_at, m.id", kSelect, kNoMember)).rows) {
+    rows.push_back(row_of(row));
+  }
+  return rows;
+}
+
+// Always in this order: two that lock the same group meet at the leader.
+std::vector<MigrationRow> StateStore::group(const MigrationId& leader, LockMode lock) {
+  std::vector<MigrationRow> rows{get(leader, lock)};
+  for (const auto& row : session_
+                             .exec(fmt::format("{} WHERE m.leader_id = $1 ORDER BY m.id{}", kSelect,
+                                               lock == LockMode::for_update ? " FOR NO KEY UPDATE" : ""),
+                                   {leader.text})
+                             .rows) {
     rows.push_back(row_of(row));
   }
   return rows;
@@ -129,11 +149,16 @@ void StateStore::insert(const MigrationRow& row, const Tuning& tuning) {
   session_.exec(
       "INSERT INTO crossfade.migration (id, name, table_oid, schema_name, table_name, mode, spec_text, "
       "spec_hash,"
-      " binding, phase, status, system_identifier, database_oid, timeline, operator, version)"
-      " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, 'planned', 'settled', $10, $11, $12, $13, $14)",
+      " binding, phase, status, system_identifier, database_oid, timeline, operator, version, leader_id,"
+      " shares_table)"
+      " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, 'planned', 'settled', $10, $11, $12, $13, $14, "
+      "$15,"
+      " $16)",
       {row.id.text, row.name, std::to_string(row.table_oid.value), row.table.schema, row.table.name,
        std::string(to_text(row.mode)), row.spec_text, row.spec_hash, row.binding, row.system_identifier,
-       std::to_string(row.database_oid), row.timeline, row.operator_name, crossfade_version()});
+       std::to_string(row.database_oid), row.timeline, row.operator_name, crossfade_version(),
+       row.leader ? SqlValue(row.leader->text) : SqlValue(),
+       std::string(row.shares_table ? "true" : "false")});
   for (const auto& key : tuning_keys()) {
     session_.exec(
         "INSERT INTO crossfade.tuning (migration_id, key, value, changed_by) VALUES ($1, $2, $3, $4)",

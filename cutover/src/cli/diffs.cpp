@@ -21,6 +21,7 @@ Json difference_object(const DifferenceValues& found) {
               {"sqlstate", text_or_null(found.difference.sqlstate)},
               {"at", found.difference.at},
               {"repaired_at", text_or_null(found.difference.repaired_at)}};
+  if (!found.table.empty()) object["table"] = found.table;
   if (found.values) {
     object["old"] = value_or_null(found.values->first);
     object["new"] = value_or_null(found.values->second);
@@ -51,8 +52,9 @@ void print_differences(const Command& command, const std::optional<PassRow>& new
                    {"repaired"}});
   for (const DifferenceValues& found : differences) {
     const DifferenceRow& row = found.difference;
-    std::vector<std::string> cells{key_text(row.key), row.old_hash,       row.new_hash,
-                                   row.sqlstate,      short_time(row.at), short_time(row.repaired_at)};
+    const auto key = (found.table.empty() ? "" : found.table + ": ") + key_text(row.key);
+    std::vector<std::string> cells{key,          row.old_hash,       row.new_hash,
+                                   row.sqlstate, short_time(row.at), short_time(row.repaired_at)};
     if (with_values) {
       cells[1] = found.values ? found.values->first.value_or("NULL") : "(row is gone)";
       cells[2] = found.values ? found.values->second.value_or("NULL") : "";

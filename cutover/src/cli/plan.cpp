@@ -39,6 +39,17 @@ std::string hooks_text(const PlanReport& report, const Style& style) {
   return text;
 }
 
+std::string members_text(const PlanReport& report, const Style& style) {
+  std::string text;
+  for (const auto& member : report.members) {
+    text += style.bold(fmt::format("follows: {} of {}", visible(member.column), visible(member.table))) +
+            fmt::format("  key {}, forward {}\n", visible(member.key), visible(member.forward));
+    for (const std::string& dependent : member.carried)
+      text += fmt::format("  {}\n", one_line(dependent, 2000));
+  }
+  return text;
+}
+
 std::string_view effect(const PlannedStatement& statement) {
   if (statement.blocks == "table") return "holds up readers and writers of the table";
   if (statement.blocks == "rows") return "holds up writers of the same rows";
@@ -111,7 +122,7 @@ int run_plan(const Command& command, const PlanArguments& arguments) {
   }
   const Style& style = command.output.style();
   std::string text = facts_text(report, style) + findings_text(report.findings, accepted, style);
-  text += carried_text(report, style) + hooks_text(report, style);
+  text += carried_text(report, style) + members_text(report, style) + hooks_text(report, style);
   if (arguments.sql) text += statements_text(report, style);
   command.output.print(text);
   if (refused) {

@@ -15,6 +15,7 @@ using ShowValues = Migrator::ShowValues;
 // A message of PostgreSQL quotes the value that it is about: it is shown only when asked for.
 Json reject_object(const RejectRow& row, ShowValues show) {
   Json object{{"key", row.key.parts}, {"sqlstate", row.sqlstate}, {"at", row.at}};
+  if (!row.table.empty()) object["table"] = row.table;
   if (show == ShowValues::yes) object["message"] = row.message;
   return object;
 }
@@ -30,8 +31,9 @@ std::string reject_table(const std::vector<RejectRow>& rows, ShowValues show, co
   if (show == ShowValues::yes) columns.push_back({"message"});
   TextTable table(columns);
   for (const RejectRow& row : rows) {
-    std::vector<std::string> cells{fmt::format("{}", fmt::join(row.key.parts, ", ")), row.sqlstate,
-                                   short_time(row.at)};
+    std::vector<std::string> cells{
+        fmt::format("{}{}{}", row.table, row.table.empty() ? "" : ": ", fmt::join(row.key.parts, ", ")),
+        row.sqlstate, short_time(row.at)};
     if (show == ShowValues::yes) cells.push_back(row.message);
     table.add(cells);
   }

@@ -174,6 +174,10 @@ std::string status_text(const StatusReport& report, const Style& style) {
   if (is_closed(report.phase)) {
     screen.line("phase", fmt::format("{}, closed since {}", style.bold(to_text(report.phase)),
                                      short_time(report.since)));
+    for (const StatusReport& member : report.members) {
+      screen.line("follows", fmt::format("{} of {}: {}, {}", one_line(member.column), one_line(member.table),
+                                         coloured_status(member.status, style), work(member)));
+    }
     if (report.switched.attempts > 0) screen.line("switch", switch_text(report));
     return id();
   }
@@ -193,6 +197,10 @@ std::string status_text(const StatusReport& report, const Style& style) {
   if (report.request) {
     const auto text = one_line(to_text(*report.request), 400);
     screen.line("request", report.request->alive ? text : style.yellow(text));
+  }
+  for (const StatusReport& member : report.members) {
+    screen.line("follows", fmt::format("{} of {}: {}, {}", one_line(member.column), one_line(member.table),
+                                       coloured_status(member.status, style), work(member)));
   }
   if (report.switched.attempts > 0) screen.line("switch", switch_text(report));
   add_next(report, style, screen);

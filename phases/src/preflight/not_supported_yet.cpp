@@ -30,8 +30,6 @@ void not_supported_yet(const Context& context) {
   refuse.when(spec.columns.size() > 1, "[[column]]", "several columns in one migration",
               "Migrate one column after the other.");
   refuse.when(spec.shadow == ShadowKind::table, "[shadow] kind", "a shadow table", "Use kind = \"column\".");
-  refuse.when(spec.follow_foreign_keys, "[switch] follow_foreign_keys", "foreign keys that follow the column",
-              "Leave it out, or write false.");
   refuse.when(tuning.order == SweepOrder::physical, "[tuning] order", "a sweep in physical order",
               "Use order = \"auto\" or \"key\".");
   refuse.when(tuning.interleave > 1, "[tuning] interleave", "an interleaved sweep",

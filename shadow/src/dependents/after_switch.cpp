@@ -118,6 +118,8 @@ std::vector<Finding> added_since_switch(SqlSession& session, const Migration& m,
   for (const auto& reference : read_references(
            session, m.row.table_oid, static_cast<int>(int_of(found[0][0])), own_suffix(m.binding.column))) {
     if (reference.kind == ReferenceKind::own_default || reference.kind == ReferenceKind::not_null) continue;
+    // Whether it has a member is asked of the group.
+    if (reference.from_elsewhere && m.binding.column.follows_foreign_keys) continue;
     if (belongs_to_view(session, reference, ledger)) continue;
     const auto entry =
         std::ranges::find_if(ledger.carried, [&](const Dependent& e) { return is_that(reference, e); });

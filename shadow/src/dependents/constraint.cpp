@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kConstraint = R"sql(
 SELECT k.contype::text, k.conname, pg_get_constraintdef(k.oid), k.convalidated, obj_description(k.oid,
     'pg_constraint'),
-  coalesce(k.conbin::text ~ ':varattno 0 ', false), k.conislocal AND k.coninhcount = 0
+  coalesce(k.conbin::text ~ ':varattno 0 ', false), k.conislocal AND k.coninhcount = 0,
+  k.conrelid = $2::oid AND $3::int2 = ANY (k.conkey)
 FROM pg_constraint k WHERE k.oid = $1::oid)sql";
 
 std::string as_not_valid(const std::string& definition) {
@@ -84,12 +85,23 @@ void take_foreign_key(Reading& reading, const Reference& reference, const SqlRes
 }  // namespace
 
 void take_constraint(Reading& reading, const Reference& reference) {
-  const auto found = reading.session.exec(kConstraint, {std::to_string(reference.oid)});
+  const auto found = reading.session.exec(
+      kConstraint, {std::to_string(reference.oid), std::to_string(reading.table.oid.value),
+                    std::to_string(reading.facts.attnum)});
   const auto& row = found.one("constraint");
   const auto type = text_of(row[0]);
+  // The ledger of the referencing column carries it; that each has one is asked of the group.
+  if (reference.from_elsewhere && reading.column.follows_foreign_keys && type == "f" && !bool_of(row[7]))
+    return;
   if (!bool_of(row[6])) return reading.refuse(reference, "it is inherited");
-  if (reference.from_elsewhere)
-    return reading.refuse(reference, "it refers to the column from another table or column");
+  if (reference.from_elsewhere) {
+    return reading.refuse(
+        reference.identity,
+        fmt::format("{} refers to column {} from another table or column.", reference.description,
+                    reading.object()),
+        "Let it follow: follow_foreign_keys = true in [switch]; or drop it before the migration and add it "
+        "again after it.");
+  }
   if (type == "p" || type == "u") return take_index_constraint(reading, reference);
   if (type == "c") return take_check(reading, reference, row);
   if (type == "f") return take_foreign_key(reading, reference, row);

@@ -63,32 +63,13 @@ class Mover {
   std::string sql_;
 };
 
-// Last, so that everything that they may name is in its place.
-std::string followers_sql(const Ledger& ledger) {
-  std::string sql;
-  for (const auto& entry : ledger.carried) {
-    if (is_follower(entry.kind)) sql += entry.create_sql;
-  }
-  return sql;
-}
-
 }  // namespace
 
-std::string let_go_sql(const QualifiedName& table, const Ledger& ledger) {
+std::string let_keys_go_sql(const QualifiedName& table, const Ledger& ledger) {
   std::string sql;
   for (const auto& entry : ledger.carried | std::views::reverse) {
-    if (entry.kind == DependentKind::view) continue;
-    if (is_follower(entry.kind)) sql += entry.remove_sql;
     if (entry.kind == DependentKind::unique_constraint)
       sql += fmt::format("ALTER TABLE {} DROP CONSTRAINT {};\n", table.sql(), quote_identifier(entry.name));
-  }
-  return sql;
-}
-
-std::string let_go_views_sql(const Ledger& ledger) {
-  std::string sql;
-  for (const auto& entry : ledger.carried | std::views::reverse) {
-    if (entry.kind == DependentKind::view) sql += entry.remove_sql;
   }
   return sql;
 }
@@ -179,7 +160,7 @@ std::string carry_over_sql(const Migration& m, const QualifiedName& table, const
   }
   // A primary key or a replica identity has left the column by now, and would not have let it go before.
   if (ledger.find(DependentKind::not_null) != nullptr) mover.column(before, "DROP NOT NULL");
-  return mover.take() + followers_sql(ledger);
+  return mover.take();
 }
 
 std::string carry_back_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger,
@@ -238,7 +219,7 @@ std::string carry_back_sql(const Migration& m, const QualifiedName& table, const
     mover.column(leaving, "DROP NOT NULL");
     if (proves_not_null(m.binding.column)) mover.alter(add_not_null_check(new_not_null_check(m), leaving));
   }
-  return mover.take() + followers_sql(ledger);
+  return mover.take();
 }
 
 namespace {

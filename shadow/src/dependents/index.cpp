@@ -34,6 +34,9 @@ SELECT c.relname, i.indisunique, coalesce(s.spcname, ''), obj_description(i.inde
     CASE WHEN EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = i.indexrelid
                       AND coalesce(a.attstattarget, -1) >= 0)
       THEN 'a column of it has a statistics target' END,
+    CASE WHEN EXISTS (SELECT 1 FROM pg_constraint f WHERE f.contype = 'f' AND f.conindid = i.indexrelid
+                      AND NOT $2::int2 = ANY (f.confkey))
+      THEN 'a foreign key refers to it by its other columns' END,
     CASE WHEN EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
                       AND d.objid = i.indexrelid AND d.deptype IN ('e', 'x'))
       THEN 'it depends on an extension' END)

@@ -92,8 +92,10 @@ const std::vector<DependentRule>& dependent_rules() {
        "switched", "", "dependent_not_carried"},
       {"anything that reads the whole row (CHECK, index, WHEN, policy)", "refused",
        "the row has one more column until the drop", "", "", "dependent_not_carried"},
-      {"foreign key of another table to the column", "refused", "both sides would have to change together",
-       "", "", "dependent_not_carried"},
+      {"foreign key of another column to the column", "carried",
+       "with follow_foreign_keys its column moves too, in the same switch; refused without it, and where the "
+       "conversion does not keep values",
+       "switched", "ACCESS EXCLUSIVE on the referring table", "dependent_not_carried"},
   };
   return rules;
 }

@@ -50,6 +50,7 @@ struct KeyColumn {
   std::string collation;  // quoted and qualified; empty when the type is not collatable
   // As the index has it, or all turned round, so that the first column ascends: it is read either way.
   bool descending = false, nulls_first = false;
+  std::string type_after = {};  // from the switch on, of a column that is migrated itself; empty: type_text
   bool operator==(const KeyColumn&) const = default;
 };
 

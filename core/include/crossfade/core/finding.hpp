@@ -28,6 +28,7 @@ struct Finding {
   std::string hint;     // what to do
   // Although the id may be accepted, this one may not: a volatile expression, where a stable one could be.
   bool never_accepted = false;
+  bool operator==(const Finding&) const = default;
 };
 
 // An operator may override it: a refusal whose id and whose own case admit it.

@@ -42,16 +42,20 @@ struct LockHolder {
 // A JSON array of objects: pid, kind, user, age_seconds, state, query_start, query.
 std::string to_json(const std::vector<LockHolder>& holders);
 
-// Looks at the holders of one table again and again. pg_locks shows every role who holds what, but the age of
-// another role's transaction only to members of pg_read_all_stats: for the others the watch remembers when it
-// saw a transaction first.
+// As an input of type oid[].
+std::string oid_array(const std::vector<Oid>& tables);
+
+// Looks at the holders of some tables again and again. pg_locks shows every role who holds what, but the age
+// of another role's transaction only to members of pg_read_all_stats: for the others the watch remembers when
+// it saw a transaction first.
 class HolderWatch {
  public:
-  // All holders of any lock on the table, the oldest first.
-  std::vector<LockHolder> look(SqlSession& session, Oid table);
+  // All holders of any lock on one of the tables, the oldest first.
+  std::vector<LockHolder> look(SqlSession& session, const std::vector<Oid>& tables);
   // Those whose transaction is older than `budget` and than one second: no attempt is made while there are
   // any.
-  std::vector<LockHolder> old_holders(SqlSession& session, Oid table, std::chrono::milliseconds budget);
+  std::vector<LockHolder> old_holders(SqlSession& session, const std::vector<Oid>& tables,
+                                      std::chrono::milliseconds budget);
 
  private:
   std::map<std::pair<int, std::string>, std::chrono::steady_clock::time_point> first_seen_;
@@ -62,9 +66,9 @@ struct SignalPolicy {
   bool cancel = false;     // pg_cancel_backend, which an idle transaction does not hear
   bool terminate = false;  // pg_terminate_backend; with cancel, only where a cancel does nothing
 };
-// Signals those holders that still hold the table with the transaction that was seen, and may be signalled.
-// Returns a sentence for each one that could not be reached, with what to do.
-std::vector<std::string> signal_holders(SqlSession& session, Oid table,
+// Signals those holders that still hold one of the tables with the transaction that was seen, and may be
+// signalled. Returns a sentence for each one that could not be reached, with what to do.
+std::vector<std::string> signal_holders(SqlSession& session, const std::vector<Oid>& tables,
                                         const std::vector<LockHolder>& holders, SignalPolicy policy);
 
 // The end of all attempts: who holds the table now, and what can be done. `missed`: what the last one met.
@@ -95,7 +99,8 @@ struct AttemptCost {
 
 // Records a successful attempt with its measured pause, as far as its own transaction can see it. Last
 // statement before COMMIT, after the history row.
-std::string record_success_sql(const MigrationId& id, Oid table, const std::string& to_phase, int attempt);
+std::string record_success_sql(const MigrationId& id, const std::vector<Oid>& tables,
+                               const std::string& to_phase, int attempt);
 // Adds what the second connection saw to the attempt recorded last.
 void add_cost(SqlSession& session, const MigrationId& id, const AttemptCost& cost);
 void record_miss(SqlSession& session, const MigrationId& id, const std::string& to_phase, int attempt,

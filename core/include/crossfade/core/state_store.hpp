@@ -18,6 +18,10 @@ namespace crossfade {
 // The row of crossfade.migration. Optional members are absent before the phase that sets them.
 struct MigrationRow {
   MigrationId id;
+  // Of a member of a group: the migration that it follows. It bears the leader's name, and has its own table
+  // and column, passes, units and ledger; its token is the leader's.
+  std::optional<MigrationId> leader;
+  bool shares_table = false;  // another migration of the group is on the same table
   std::string name;
   Oid table_oid;
   QualifiedName table;  // as it is named now is a catalog question; this is the name at start
@@ -61,12 +65,14 @@ class StateStore {
  public:
   explicit StateStore(SqlSession& session) : session_(session) {}
 
-  // NAME means the open one, else the newest. Throws unknown_migration naming the known ones.
+  // NAME means the open one, else the newest; never a member. Throws unknown_migration naming the known ones.
   MigrationRow find(const std::string& name);
   MigrationRow get(const MigrationId& id, LockMode lock = LockMode::none);
   std::optional<MigrationRow> find_open(const std::string& name);
   std::optional<MigrationRow> find_open_on(Oid table);
-  std::vector<MigrationRow> list();
+  std::vector<MigrationRow> list();  // without members
+  // The migration and its members, itself first, the others by id.
+  std::vector<MigrationRow> group(const MigrationId& leader, LockMode lock = LockMode::none);
 
   MigrationId new_id();
   // Inserts the migration (phase planned, settled) and its tuning; draws token and mark. In the caller's

@@ -22,6 +22,7 @@
 #include "crossfade/core/phase.hpp"
 #include "crossfade/core/spec.hpp"
 #include "crossfade/core/state_store.hpp"
+#include "crossfade/cutover/plan_report.hpp"
 #include "crossfade/cutover/status_report.hpp"
 #include "crossfade/shadow/comparator.hpp"
 #include "crossfade/shadow/profile.hpp"
@@ -69,31 +70,6 @@ struct SpecSource {
   std::string file = "spec";  // for messages
 };
 
-// A statement of a phase with what it locks.
-struct PlannedStatement {
-  Phase phase;
-  std::string step;  // start, enter, work, rollback or recapture
-  std::string what;  // in a few words
-  std::string sql;   // several when they are one transaction; parameters as $1, …
-  std::string lock;
-  std::string blocks;     // nothing, rows (writers of the rows in hand) or table (its readers and writers)
-  bool may_wait = false;  // for a lock that writers hold
-};
-
-struct PlanReport {
-  std::string name, table, mode, key;
-  std::string forward, backward;  // deparsed; backward empty when there is none
-  bool one_way = false;
-  std::vector<Finding> findings;                           // all of them
-  std::vector<Finding> refusals;                           // those that stop `start`
-  std::vector<std::string> carried;                        // the ledger, in words
-  std::vector<std::pair<std::string, std::string>> hooks;  // before_<phase> or after_<phase>, command
-  std::vector<PlannedStatement> statements;
-  bool initialized = true;     // schema crossfade is there
-  std::optional<Phase> phase;  // of the open migration, when the spec was started already
-};
-std::string to_json(const PlanReport& report);
-
 struct StartReport {
   std::string name, id;
   bool already_started = false;
@@ -129,8 +105,9 @@ struct RollbackOptions {
 
 struct DifferenceValues {
   DifferenceRow difference;
+  std::string table = {};  // of a member of a group; empty: the migration's own
   // Old and new value as text, NULL as nullopt; only when asked for.
-  std::optional<std::pair<std::optional<std::string>, std::optional<std::string>>> values;
+  std::optional<std::pair<std::optional<std::string>, std::optional<std::string>>> values = {};
 };
 
 class Migrator {

@@ -74,6 +74,10 @@ struct StatusReport {
     std::optional<double> longest_wait_ms;  // of a session that waited for one of the attempts
   } switched;
   std::optional<PhaseRequest> request;  // a phase change that somebody asked for and that has not come yet
+  // The columns that follow (follow_foreign_keys), each with the counts of its own table; the counts above
+  // are those of all together.
+  std::vector<StatusReport> members;
+  std::string column;  // of a member
   std::string redis = "absent";
   std::string strategy;  // how live writes are answered, in one sentence
 };

@@ -44,16 +44,46 @@ struct PhaseEnv {
   SignalPolicy signals{};  // what may be done to who holds the table
 };
 
+// The order of what the switch does, in either direction. Each stage is done for all migrations of a group
+// before the next: a foreign key goes before the key that it refers to and comes back after it, whichever
+// table is whose.
+enum class Stage {
+  views_off,     // before the table is locked: who reads through a view locks it before the table
+  sequences,     // before it too: who draws from one keeps its lock to the end of the transaction
+  probe_before,  // the user's triggers, tried as they are
+  triggers_off,  // first under the lock: between the renames they would name columns that are not there
+  foreign_keys_off,
+  let_go,    // other followers, the last made first
+  keys_off,  // unique constraints and primary keys
+  rename,
+  carry,   // NOT NULL, default, comment, indexes and the constraints on them
+  follow,  // followers, in the order in which they can be made
+  foreign_keys,
+  capture,
+  user_triggers,
+  probe_after,  // and as they will be
+};
+
+struct SwitchPart {
+  Stage stage;
+  std::string sql;  // ';'-terminated
+};
+
 // The effect of a phase change: statements that commit in one message with the phase row.
 struct Crossing {
   bool locks_table = false;              // ACCESS EXCLUSIVE within the lock budget, taken first
-  std::string before_lock;               // SQL that takes locks which its readers take before the table's
-  std::vector<std::string> also_locks;   // further relations, quoted, in the order of their oids
+  std::string views_recheck;             // as recheck, run before the views go
+  std::vector<std::string> also_locks;   // relations locked with the table, as SQL shows them
   std::string recheck;                   // body of a PL/pgSQL block that raises CF001 when the world moved on
-  std::string statements;                // SQL, ';'-terminated
-  std::vector<std::string> assignments;  // SET items of crossfade.migration
+  std::vector<SwitchPart> parts;         // of the switch, in either direction
+  std::string statements;                // SQL, ';'-terminated; after the parts
+  std::vector<std::string> assignments;  // SET items of crossfade.migration; after all statements
   std::string evidence = "{}";           // json object for the history
 };
+// What runs before the tables are locked, and what runs under their locks, for the crossings of a group (or
+// of one migration): stage by stage. What two of them share (a view over both columns) is done once.
+std::string before_lock_sql(const std::vector<Crossing>& crossings);
+std::string under_lock_sql(const std::vector<Crossing>& crossings);
 
 struct StepResult {
   enum class Kind {

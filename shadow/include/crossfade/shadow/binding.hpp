@@ -59,6 +59,7 @@ struct ColumnBinding {
   Expression forward;
   std::optional<Expression> backward;  // absent: one-way without even an assignment cast back
   bool one_way = false;
+  bool follows_foreign_keys = false;  // foreign keys that refer to the column are carried by members
 };
 
 // A conversion that keeps every value in both directions, by proof: what is stated of the old value holds of

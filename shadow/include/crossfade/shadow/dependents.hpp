@@ -111,12 +111,9 @@ Ledger load_ledger(SqlSession& session, const MigrationId& id);
 
 // --- Statements of the switch, under its lock; names are those before the statement runs ---------------
 
-// What stands in the way of the columns' new names: followers and constraints of the side that is left. Run
-// first, in either direction; takes the last made away first.
-std::string let_go_sql(const QualifiedName& table, const Ledger& ledger);
-// The same for views, the outermost first. Run before the table is locked: who reads through a view locks it
-// before the table, so that this order cannot deadlock with a reader.
-std::string let_go_views_sql(const Ledger& ledger);
+// The unique constraints and primary keys of the side that is left. Run before the names move, in either
+// direction, after everything that relies on them has gone (Dependent::remove_sql of the followers).
+std::string let_keys_go_sql(const QualifiedName& table, const Ledger& ledger);
 // Sequences go over to the new column, and back; run before the table is locked. From then on nobody draws
 // from them until the transaction has ended.
 std::string sequences_over_sql(const Ledger& ledger);

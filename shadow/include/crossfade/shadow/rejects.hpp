@@ -17,6 +17,7 @@ namespace crossfade {
 struct RejectRow {
   Key key;
   std::string sqlstate, message, at;
+  std::string table = {};  // of a member of a group; empty: the migration's own
 };
 
 std::int64_t open_rejects(SqlSession& session, const MigrationId& id);

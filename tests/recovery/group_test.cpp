@@ -1,0 +1,187 @@
+// A migration with the foreign keys that follow it changes its phase as one, whoever is killed where.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "kill_points.hpp"
+#include "recovery_test.hpp"
+#include "support/live_family.hpp"
+
+namespace crossfade::test {
+namespace {
+
+class GroupTest : public RecoveryTest {
+ protected:
+  void make_family(int rows) {
+    sql(family_sql(rows));
+    write_text(
+        spec_path(),
+        "[migration]\nname = \"m\"\ntable = \"public.p\"\n[[column]]\nname = \"code\"\ntype = \"bigint\"\n"
+        "[switch]\nfollow_foreign_keys = true\nattempts = 10000\n[drop]\nsoak = \"0s\"\n");
+    succeed({"init"});
+    family_.emplace(dsn(), 2);
+  }
+
+  // The gate may ask for a moment's patience under live writers.
+  void done(const Arguments& command) {
+    constexpr int kNotYet = 3;
+    auto result = crossfade(command);
+    for (int tries = 0; tries < 20 && result.exit_status == kNotYet; ++tries) result = crossfade(command);
+    ASSERT_EQ(result.exit_status, 0) << result.out << result.err;
+  }
+
+  // Dies at the failpoint, whatever it was asked to wait for before.
+  void dies(const Arguments& command, const std::string& point) {
+    constexpr int kNotYet = 3;
+    auto result = crossfade(command, point);
+    for (int tries = 0; tries < 20 && result.exit_status == kNotYet; ++tries)
+      result = crossfade(command, point);
+    ASSERT_EQ(result.signal, SIGKILL) << point << "\n" << result.out << result.err;
+  }
+
+  // All of them are in one phase, with one history, and what the application relies on stands.
+  void expect_together(Phase phase) {
+    EXPECT_EQ(value("SELECT string_agg(DISTINCT phase, ' ') FROM crossfade.migration"), to_text(phase));
+    EXPECT_EQ(
+        value("SELECT count(DISTINCT h) FROM (SELECT string_agg(from_phase || to_phase, ' ' ORDER BY number)"
+              " AS h FROM crossfade.transition GROUP BY migration_id) x"),
+        value("SELECT least(count(*), 1) FROM crossfade.transition"));
+    EXPECT_EQ(value("SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND connamespace ="
+                    " 'public'::regnamespace"),
+              "4");
+    const bool switched = phase == Phase::switched || phase == Phase::dropped;
+    EXPECT_EQ(
+        value("SELECT string_agg(DISTINCT format_type(atttypid, -1), ' ') FROM pg_attribute a JOIN pg_class c"
+              " ON c.oid = a.attrelid WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r'"
+              " AND a.attname IN ('code', 'c_code')"),
+        switched ? "bigint" : "integer");
+    family_->let_write(5);
+  }
+
+  void kill_on_the_way(Phase from, Phase to, const Arguments& command) {
+    for (const auto moment : kMoments) {
+      SCOPED_TRACE(kill_point(from, to, moment));
+      dies(command, kill_point(from, to, moment) + "=abort");
+      expect_together(moment == "sent" ? to : from);
+    }
+    done(command);
+    expect_together(to);
+  }
+
+  std::optional<LiveFamily> family_;
+};
+
+TEST_F(GroupTest, KilledAroundTheSwitchInBothDirectionsItIsTogether) {
+  make_family(200);
+  done({"start", spec_path()});
+  kill_on_the_way(Phase::dry_run, Phase::backfill, next(Phase::backfill));
+  done(next(Phase::compare));
+  kill_on_the_way(Phase::compare, Phase::switched, next(Phase::switched));
+  kill_on_the_way(Phase::switched, Phase::compare, back(Phase::compare));
+  done(next(Phase::switched));
+  kill_on_the_way(Phase::switched, Phase::dropped, next(Phase::dropped));
+  family_->stop();
+}
+
+// Between two members, and between the members and the leader.
+TEST_F(GroupTest, KilledBetweenItsMembersItGoesOn) {
+  make_family(200);
+  done({"start", spec_path()});
+  for (const auto phase : {Phase::backfill, Phase::compare}) {
+    for (const auto* point : {"settle.before=abort@2", "settle.after=abort@1", "settle.before=abort"}) {
+      SCOPED_TRACE(point);
+      const auto result = crossfade(next(phase), point);
+      EXPECT_TRUE(result.signal == SIGKILL || result.exit_status == 0) << result.err;
+      EXPECT_EQ(value("SELECT count(DISTINCT phase) FROM crossfade.migration"), "1");
+    }
+    done(next(phase));
+    EXPECT_EQ(value("SELECT string_agg(DISTINCT status, ' ') FROM crossfade.migration"), "settled");
+    expect_together(phase);
+  }
+  done(back(Phase::rolled_back));
+  family_->stop();
+}
+
+TEST_F(GroupTest, OfFiveAtOnceOneDrives) {
+  make_family(200);
+  done({"start", spec_path()});
+  done(next(Phase::compare));
+  std::vector<Program> programs;
+  for (int i = 0; i < 5; ++i) programs.push_back(launch(next(Phase::switched)));
+  for (auto& program : programs) program.wait();
+  done(next(Phase::switched));
+  expect_together(Phase::switched);
+  EXPECT_EQ(value("SELECT count(*) FROM crossfade.transition WHERE to_phase = 'switched'"), "5");
+  EXPECT_EQ(value("SELECT count(DISTINCT token) FROM crossfade.migration"), "1");
+  family_->stop();
+}
+
+// The application locks the tables in the other order, and takes its time between them. An attempt that held
+// the parent and waited for the child until the application looks for a deadlock would make it the victim.
+TEST_F(GroupTest, NobodyBecomesTheVictimOfADeadlock) {
+  make_family(100);
+  family_->stop();
+  write_text(
+      spec_path(),
+      "[migration]\nname = \"m\"\ntable = \"public.p\"\n[[column]]\nname = \"code\"\ntype = \"bigint\"\n"
+      "[switch]\nfollow_foreign_keys = true\nattempts = 10000\nlock_timeout = \"20s\"\n");
+  done({"start", spec_path()});
+  done(next(Phase::compare));
+  auto program = launch(next(Phase::switched));
+  const std::string attempts = "SELECT count(*) FROM crossfade.switch_attempt WHERE to_phase = 'switched'";
+  // Until long after the attempts began to wait.
+  std::string failure;
+  for (int id = 5000; std::stoi(value(attempts)) < 20 && id < 5200 && failure.empty(); ++id) {
+    try {
+      ApplicationSession application(dsn());
+      application.run(
+          fmt::format("BEGIN; UPDATE c1 SET n = n + 1 WHERE id = 1; SELECT pg_sleep(0.2);"
+                      "INSERT INTO p (id, tenant, code) VALUES ({0}, 1, {0}); COMMIT",
+                      id));
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+  }
+  EXPECT_EQ(failure, "");
+  EXPECT_GE(std::stoi(value(attempts)), 20);
+  EXPECT_EQ(program.wait(std::chrono::seconds(120)).exit_status, 0);
+}
+
+// A child that somebody holds for long keeps the attempts from being made, and its holder is named.
+TEST_F(GroupTest, AnOldHolderOfAChildIsNamed) {
+  make_family(100);
+  family_->stop();
+  done({"start", spec_path()});
+  done(next(Phase::compare));
+  ApplicationSession holder(dsn());
+  holder.run("BEGIN; LOCK TABLE c3 IN ROW EXCLUSIVE MODE");
+  auto program = launch(next(Phase::switched));
+  wait_until_true("SELECT count(*) > 2 FROM crossfade.switch_attempt WHERE outcome = 'older holder'");
+  EXPECT_NE(value("SELECT max(blockers::text) FROM crossfade.switch_attempt WHERE outcome = 'older holder'")
+                .find("c3"),
+            std::string::npos);
+  holder.run("COMMIT");
+  EXPECT_EQ(program.wait(std::chrono::seconds(120)).exit_status, 0);
+}
+
+TEST_F(GroupTest, PauseAndTuneReachEveryMember) {
+  make_family(3000);
+  done({"start", spec_path()});
+  done({"tune", "m", "rows_per_second=500"});
+  EXPECT_EQ(value("SELECT count(*) FROM crossfade.tuning WHERE key = 'rows_per_second' AND value = '500'"),
+            "5");
+  auto program = launch(next(Phase::backfill));
+  wait_until_true("SELECT bool_and(phase = 'backfill') FROM crossfade.migration");
+  done({"pause", "m", "--reason", "look"});
+  EXPECT_EQ(value("SELECT count(*) FROM crossfade.migration WHERE status = 'running'"), "0");
+  done({"tune", "m", "rows_per_second=0"});
+  done({"resume", "m"});
+  EXPECT_EQ(value("SELECT count(*) FROM crossfade.migration WHERE status = 'paused'"), "0");
+  EXPECT_EQ(program.wait(std::chrono::seconds(120)).exit_status, 0);
+  EXPECT_EQ(value("SELECT string_agg(DISTINCT status, ' ') FROM crossfade.migration"), "settled");
+  family_->stop();
+}
+
+}  // namespace
+}  // namespace crossfade::test
