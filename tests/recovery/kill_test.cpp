@@ -140,9 +140,10 @@ TEST_F(KillTest, BeforeARowThatWasSetAsideIsWritten) {
   holder.run("COMMIT");
   EXPECT_EQ(program.wait().exit_status, 0);
   EXPECT_EQ(value("SELECT count(*) FROM crossfade.leftover"), "0");
-  EXPECT_EQ(value("SELECT concat(state, ' ', rows_read, ' ', rows_written) FROM crossfade.pass"
+  // A row may be looked at more than once, while it is locked.
+  EXPECT_EQ(value("SELECT concat(state, ' ', rows_read >= 2, ' ', rows_written) FROM crossfade.pass"
                   " WHERE kind = 'catch_up'"),
-            "ended 2 2");
+            "ended t 2");
   check_in_step();
 }
 
