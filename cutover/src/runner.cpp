@@ -115,16 +115,18 @@ std::int64_t estimated_rows(SqlSession& session, Oid table) {
   return estimate.empty() ? 0 : int_of(estimate[0][0]);
 }
 
-void Runner::report(const Migration& m, std::int64_t done, const std::string& note) {
+void Runner::report(const Migration& m, std::int64_t done, std::int64_t total, const std::string& note) {
   if (setup_.stop->load()) stop_ = true;
   if (setup_.listener == nullptr) return;
-  setup_.listener->on_progress({m.row.name, m.row.phase, done, estimated_rows(session_, m.row.table_oid),
-                                m.row.leader ? m.row.table.display() + ": " + note : note});
+  // The session is asked only when the caller has no total, which the one beside a long statement has.
+  if (total < 0) total = estimated_rows(session_, m.row.table_oid);
+  setup_.listener->on_progress(
+      {m.row.name, m.row.phase, done, total, m.row.leader ? m.row.table.display() + ": " + note : note});
 }
 
 void Runner::follow_progress(const Migration& m) {
-  env_.progress = [this, m](std::int64_t done, std::int64_t, const std::string& note) {
-    report(m, done, note);
+  env_.progress = [this, m](std::int64_t done, std::int64_t total, const std::string& note) {
+    report(m, done, total, note);
   };
 }
 

@@ -72,7 +72,7 @@ class Runner {
   void before_change(Event event, Phase from, Phase to);
   HookContext hooks();
   void change(Event event);
-  void report(const Migration& migration, std::int64_t done, const std::string& note);
+  void report(const Migration& migration, std::int64_t done, std::int64_t total, const std::string& note);
 
   Setup setup_;
   SqlSession session_;

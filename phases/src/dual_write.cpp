@@ -58,6 +58,8 @@ std::vector<Blocker> DualWriteHandler::exit_blockers(PhaseEnv& env, const Migrat
   for (const auto& missing : builder.missing(env.session)) {
     blockers.push_back({ErrorCode::not_ready, "twin missing: " + missing, "", ""});
   }
+  if (const auto progress = build_progress(env.session, m.row.table_oid); progress && !blockers.empty())
+    blockers.front().text += " (" + *progress + ")";
   for (auto& blocker : barrier_blockers(env, m)) blockers.push_back(std::move(blocker));
   return blockers;
 }

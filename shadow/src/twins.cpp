@@ -299,6 +299,23 @@ bool TwinBuilder::not_null_check_valid(SqlSession& session) const {
 
 bool not_null_is_proved_before_switch(const ColumnBinding& column) { return proves_not_null(column); }
 
+std::optional<std::string> build_progress(SqlSession& session, Oid table) {
+  const auto found = session.exec(
+      "SELECT p.phase, CASE WHEN p.blocks_total > 0 THEN p.blocks_done ELSE p.tuples_done END,"
+      " CASE WHEN p.blocks_total > 0 THEN p.blocks_total ELSE p.tuples_total END,"
+      " nullif(p.current_locker_pid, 0) FROM pg_stat_progress_create_index p"
+      " WHERE p.relid = $1::oid AND p.datname = current_database() LIMIT 1",
+      {std::to_string(table.value)});
+  if (found.empty()) return std::nullopt;
+  const auto& row = found[0];
+  // Of other roles' backends a plain owner sees the row and nothing in it.
+  auto text = row[0].value_or("building");
+  const auto done = int_of(row[1].value_or("0")), total = int_of(row[2].value_or("0"));
+  if (total > 0) text += fmt::format(", {} %", 100 * done / total);
+  if (row[3]) text += ", waiting for pid " + *row[3];
+  return text;
+}
+
 std::string drop_twins_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger) {
   std::string sql;
   for (const auto& build : builds_of(m, ledger)) {

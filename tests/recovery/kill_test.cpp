@@ -182,6 +182,9 @@ TEST_F(KillTest, WhileAnIndexIsBuiltLeavesNothingThatTheNextRunDoesNotMend) {
   wait_until_true(
       "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
       " AND query LIKE 'CREATE INDEX CONCURRENTLY%'");
+  wait_until([&] { return program.err().find("building twins: waiting for") != std::string::npos; },
+             "the runner to tell what the server does", std::chrono::seconds(30));
+  EXPECT_NE(crossfade({"status", "m"}).out.find("waiting for pid"), std::string::npos);
   program.signal(SIGKILL);
   program.wait();
   super_sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%'");

@@ -40,6 +40,8 @@ struct PhaseEnv {
   const std::atomic<bool>& stop;
   // Set around a statement of `session` that runs for long and may be cancelled when the operator interrupts.
   std::atomic<bool>& interruptible;
+  // total below zero: that of the table. With a total it may be called from another thread than the runner's,
+  // while the runner waits for a statement.
   std::function<void(std::int64_t done, std::int64_t total, const std::string& note)> progress;
   SignalPolicy signals{};  // what may be done to who holds the table
 };

@@ -45,6 +45,10 @@ class TwinBuilder {
 // dual_write proves NOT NULL of the new column by a check, so that the switch sets it at once.
 bool not_null_is_proved_before_switch(const ColumnBinding& column);
 
+// How far an index build on the table has come, as the server tells it: "building index: scanning table, 40
+// %"; nullopt when none is at work.
+std::optional<std::string> build_progress(SqlSession& session, Oid table);
+
 // Removes twins and checks: rollback of dual_write. Under the table lock.
 std::string drop_twins_sql(const Migration& migration, const QualifiedName& table, const Ledger& ledger);
 
