@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <thread>
 
 #include "recovery_test.hpp"
@@ -99,7 +100,7 @@ TEST_F(FrozenTest, WhileItWaitsForTheLockItHoldsNobodyUpForLongerThanTheBudget) 
   prepare();
   for (const auto& change : changes()) {
     SCOPED_TRACE(change.failpoint);
-    std::optional<Holders> holders(std::in_place, dsn());
+    auto holders = std::make_unique<Holders>(dsn());
     // Only the attempts that wait for long are of interest: those that come late.
     auto program = launch(change.command);
     wait_until([&] { return super_value(runner_locks("AND NOT l.granted")) != "0"; }, "a waiting attempt");
