@@ -203,16 +203,22 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
   crossing.parts.push_back({Stage::probe_before, probe.before});
   if (m.spec.archive == Archive::table)
     crossing.parts.push_back({Stage::triggers_off, remove_archive_sql(m, table)});
+  // Where it is needed it was proved on the way here (prepare_rollback); no row is read under the lock.
+  const bool needed = needs_not_null(ledger);
+  const bool proved = needed || old_not_null_is_proved(env.session, m);
+  if (needed) {
+    crossing.recheck +=
+        raise_unless(old_not_null_proof_sql(m), "the old column is not proved NOT NULL any more");
+  }
   let_followers_go(crossing, ledger);
-  crossing.parts.insert(
-      crossing.parts.end(),
-      {{Stage::sequences, sequences_back_sql(ledger)},
-       {Stage::triggers_off, remove_triggers_sql(m, table)},
-       {Stage::keys_off, let_keys_go_sql(table, ledger)},
-       {Stage::rename, rename(table, m.names.new_column, column.shadow_name) +
-                           rename(table, m.names.old_column, column.name)},
-       {Stage::carry, carry_back_sql(after, table, ledger, old_not_null_is_proved(env.session, m))},
-       {Stage::capture, reinstall_forward_sql(after, table)}});
+  crossing.parts.insert(crossing.parts.end(),
+                        {{Stage::sequences, sequences_back_sql(ledger)},
+                         {Stage::triggers_off, remove_triggers_sql(m, table)},
+                         {Stage::keys_off, let_keys_go_sql(table, ledger)},
+                         {Stage::rename, rename(table, m.names.new_column, column.shadow_name) +
+                                             rename(table, m.names.old_column, column.name)},
+                         {Stage::carry, carry_back_sql(after, table, ledger, proved)},
+                         {Stage::capture, reinstall_forward_sql(after, table)}});
   if (type_changes(m))
     crossing.parts.push_back({Stage::user_triggers, compile_anew_sql(env.session, m, table)});
   crossing.parts.push_back({Stage::probe_after, probe.after});
@@ -375,8 +381,6 @@ std::vector<Blocker> SwitchedHandler::rollback_blockers(PhaseEnv& env, const Mig
   for (const auto& finding : added_since_switch(env.session, m, load_ledger(env.session, m.row.id)))
     blockers.push_back({ErrorCode::rollback_refused, finding.message, finding.id, finding.hint});
   for (auto& blocker : sequence_blockers(env, m)) blockers.push_back(std::move(blocker));
-  if (needs_not_null(load_ledger(env.session, m.row.id)) && !old_not_null_is_proved(env.session, m))
-    blockers.push_back({ErrorCode::not_ready, "the old column is not proved NOT NULL yet", "", ""});
   for (auto& blocker : comparison_blockers(env, m, CompareDirection::backward))
     blockers.push_back(std::move(blocker));
   for (auto& blocker : old_snapshot_blockers(env, m)) blockers.push_back(std::move(blocker));

@@ -368,6 +368,20 @@ std::vector<Statement> settling_statements(const Migration& m, const QualifiedNa
                     Blocks::nothing, false});
   }
   if (!column.not_null) return list;
+  if (switched && needs_not_null(ledger)) {
+    const auto proof = old_not_null_check(m);
+    const auto exclusive = "ACCESS EXCLUSIVE on " + table.display() + ", in short attempts";
+    list.push_back(
+        {"only before a way back: NOT NULL of the old column, for rows written from now on",
+         fmt::format("ALTER TABLE {} {};\n", table.sql(), add_not_null_check(proof, m.names.old_column)),
+         exclusive, Blocks::table, true});
+    list.push_back({"and for every row", validate_check_sql(table, proof),
+                    "SHARE UPDATE EXCLUSIVE on " + table.display(), Blocks::nothing, false});
+    list.push_back(
+        {"only after a way back that was given up",
+         fmt::format("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {};\n", table.sql(), quote_identifier(proof)),
+         exclusive, Blocks::table, true});
+  }
   // What the switch could set at once is settled by it.
   if (switched && proves_not_null(column)) return list;
   const auto check = switched ? new_not_null_check(m) : old_not_null_check(m);
@@ -414,6 +428,13 @@ bool not_null_is_settled(SqlSession& session, const Migration& m, const std::str
 
 bool old_not_null_is_proved(SqlSession& session, const Migration& m) {
   return check_state(session, m, old_not_null_check(m), m.names.old_column) == CheckState::valid;
+}
+
+std::string old_not_null_proof_sql(const Migration& m) {
+  return fmt::format(
+      "EXISTS (SELECT 1 FROM pg_catalog.pg_constraint k WHERE k.conrelid = {}::oid AND k.conname = {}"
+      " AND k.contype = 'c' AND k.convalidated)",
+      oid_text(m), quote_literal(old_not_null_check(m)));
 }
 
 bool prove_old_not_null(SqlSession& session, const Migration& m, const QualifiedName& table,

@@ -78,6 +78,8 @@ bool not_null_is_settled(SqlSession& session, const Migration& migration, const 
 bool prove_old_not_null(SqlSession& session, const Migration& migration, const QualifiedName& table,
                         std::chrono::milliseconds lock_timeout);
 bool old_not_null_is_proved(SqlSession& session, const Migration& migration);
+// The same as a condition without parameters, for the block under the lock.
+std::string old_not_null_proof_sql(const Migration& migration);
 // What a way back that was given up left, begun or ended.
 bool old_not_null_has_proof(SqlSession& session, const Migration& migration);
 void drop_old_not_null_proof(SqlSession& session, const Migration& migration, const QualifiedName& table,
