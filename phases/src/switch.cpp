@@ -303,16 +303,26 @@ StepResult SwitchedHandler::archive(PhaseEnv& env, const Migration& m) {
 
 StepResult SwitchedHandler::refresh(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
   const bool drops = env.confirmation == m.row.name && soak_left_seconds(env, m) <= 0;
-  if (m.spec.archive == Archive::table && drops && old_column_blockers(env, m).empty()) {
+  const bool archives = m.spec.archive == Archive::table && drops && old_column_blockers(env, m).empty();
+  // First, because its trigger is part of what is compared.
+  if (archives && !archive_state(env.session, m).copied) {
     if (auto result = archive(env, m); result.kind != StepResult::Kind::settled) return result;
   }
   resolve_misfits(env.session, m, current_table(env.session, m));
-  return run_comparison(env, m, CompareDirection::backward, slice);
+  auto compared = run_comparison(env, m, CompareDirection::backward, slice);
+  if (!archives || compared.kind != StepResult::Kind::settled) return compared;
+  // And last, what was written while the comparison went on.
+  return archive(env, m);
 }
 
 void SwitchedHandler::before_attempt(PhaseEnv& env, const Migration& m) {
-  if (const auto table = relation_name(env.session, m.row.table_oid))
-    drop_empty_notes(env.session, m, *table, NoteDirection::backward);
+  const auto table = relation_name(env.session, m.row.table_oid);
+  if (!table) return;
+  drop_empty_notes(env.session, m, *table, NoteDirection::backward);
+  // While attempts miss the lock the application goes on writing.
+  if (m.spec.archive == Archive::table && env.confirmation == m.row.name &&
+      archive_state(env.session, m).copied)
+    archive(env, m);
 }
 
 std::vector<Blocker> SwitchedHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
