@@ -7,16 +7,6 @@
 
 namespace crossfade {
 
-namespace {
-
-std::string_view enable_clause(const std::string& state) {
-  if (state == "D") return "DISABLE TRIGGER";
-  if (state == "R") return "ENABLE REPLICA TRIGGER";
-  return state == "A" ? "ENABLE ALWAYS TRIGGER" : "";
-}
-
-}  // namespace
-
 std::string recreate_user_triggers_sql(SqlSession& session, const Migration& m, const QualifiedName& table) {
   std::string sql;
   const auto triggers = session.exec(
@@ -30,13 +20,7 @@ std::string recreate_user_triggers_sql(SqlSession& session, const Migration& m, 
       "  AND d.name = t.tgname) ORDER BY t.oid",
       {std::to_string(m.row.table_oid.value), m.row.id.text, std::string(to_text(DependentKind::trigger))});
   for (const auto& row : triggers.rows) {
-    const auto name = quote_identifier(text_of(row[0]));
-    sql += fmt::format("DROP TRIGGER {} ON {};\n{};\n", name, table.sql(), text_of(row[1]));
-    if (const auto clause = enable_clause(text_of(row[2])); !clause.empty()) {
-      sql += fmt::format("ALTER TABLE {} {} {};\n", table.sql(), clause, name);
-    }
-    if (row[3])
-      sql += fmt::format("COMMENT ON TRIGGER {} ON {} IS {};\n", name, table.sql(), quote_literal(*row[3]));
+    sql += recreate_trigger_sql(table, text_of(row[0]), text_of(row[1]), text_of(row[2]), row[3]);
   }
   return sql;
 }

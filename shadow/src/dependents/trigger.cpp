@@ -23,10 +23,19 @@ std::string enable_clause(const std::string& state) {
 
 }  // namespace
 
+std::string recreate_trigger_sql(const QualifiedName& table, const std::string& name,
+                                 const std::string& definition, const std::string& state,
+                                 const SqlValue& comment) {
+  const auto quoted = quote_identifier(name);
+  auto sql = fmt::format("DROP TRIGGER {} ON {};\n{};\n", quoted, table.sql(), definition);
+  if (const auto clause = enable_clause(state); !clause.empty())
+    sql += fmt::format("ALTER TABLE {} {} {};\n", table.sql(), clause, quoted);
+  return sql + comment_sql(fmt::format("TRIGGER {} ON {}", quoted, table.sql()), comment);
+}
+
 void take_trigger(Reading& reading, const Reference& reference) {
   const auto found = reading.session.exec(kTrigger, {std::to_string(reference.oid)});
   const auto& row = found.one("trigger");
-  const auto table = reading.table.name.sql(), name = quote_identifier(text_of(row[0]));
   const auto definition = text_of(row[1]);
   if (bool_of(row[4]))
     return reading.refuse(reference, "its WHEN reads the whole row, which has one more column then");
@@ -47,10 +56,8 @@ void take_trigger(Reading& reading, const Reference& reference) {
     return reading.refuse(reference, *objection);
   }
   auto& entry = reading.carry(DependentKind::trigger, text_of(row[0]));
-  entry.create_sql = fmt::format("DROP TRIGGER {} ON {};\n{};\n", name, table, definition);
-  if (const auto clause = enable_clause(text_of(row[2])); !clause.empty())
-    entry.create_sql += fmt::format("ALTER TABLE {} {} {};\n", table, clause, name);
-  entry.create_sql += comment_sql(fmt::format("TRIGGER {} ON {}", name, table), row[3]);
+  entry.create_sql =
+      recreate_trigger_sql(reading.table.name, entry.name, definition, text_of(row[2]), row[3]);
 }
 
 }  // namespace crossfade

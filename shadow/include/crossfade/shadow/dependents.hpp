@@ -137,6 +137,12 @@ std::string carry_back_sql(const Migration& compare, const QualifiedName& table,
 // switch.
 bool needs_not_null(const Ledger& ledger);
 
+// A trigger of the user made again by `definition`, with its firing state (pg_trigger.tgenabled) and comment.
+// Triggers fire in the order of their names, so nothing else changes.
+std::string recreate_trigger_sql(const QualifiedName& table, const std::string& name,
+                                 const std::string& definition, const std::string& state,
+                                 const SqlValue& comment);
+
 // --- For people --------------------------------------------------------------------------------------
 
 struct DependentRule {
