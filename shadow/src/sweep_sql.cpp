@@ -170,7 +170,7 @@ std::string claim_unit_sql() {
          "pg_backend_pid()),"
          " lease_until = clock_timestamp() + interval '15 s' FROM free f"
          " WHERE u.pass_id = f.pass_id AND u.number = f.number"
-         " RETURNING u.number, u.low, u.high, u.watermark, u.lease_token";
+         " RETURNING u.number, u.low, u.high, u.watermark, u.lease_token, u.relation";
 }
 
 std::string write_row_sql(const Migration& m, const QualifiedName& table, RowOf row) {

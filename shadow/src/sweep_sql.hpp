@@ -23,7 +23,7 @@ enum class ChunkWay {
 std::string chunk_sql(const Migration& migration, const QualifiedName& table, ChunkWay way, bool low_is_open);
 
 // Claims one unit for a runner: $1 pass, $2 migration id, $3 token of the runner. Result: number, low, high,
-// watermark, lease token.
+// watermark, lease token, relation (oid) whose rows it sweeps.
 std::string claim_unit_sql();
 
 // One row by key, whatever its unit, parked or rejected. $1 … $4 as above, $5 key (text[]); a leftover also

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <thread>
 
+#include "crossfade/core/catalog.hpp"
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/log.hpp"
@@ -53,6 +54,7 @@ bool SweepWorker::claim() {
   unit.high = parse_key(text_of(row[2]));
   if (row[3]) unit.watermark = parse_key(*row[3]);
   unit.lease = text_of(row[4]);
+  unit.relation.value = static_cast<std::uint32_t>(int_of(row[5]));
   unit.since = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   unit_ = std::move(unit);
   return true;
@@ -74,9 +76,24 @@ SqlParams SweepWorker::chunk_params(const Key& upper, bool reaches_bound) const 
           std::string(reaches_bound ? "true" : "false")};
 }
 
+SweepWorker::Texts& SweepWorker::texts() {
+  auto& texts = texts_[unit_->relation.value];
+  if (!texts.table.name.empty()) return texts;
+  if (unit_->relation == sweep_.migration_.row.table_oid) {
+    texts.table = sweep_.table_;
+  } else if (const auto leaf = relation_name(*session_, unit_->relation)) {
+    texts.table = *leaf;
+  } else {
+    throw Error(ErrorCode::table_changed,
+                fmt::format("relation {} of {} was dropped", unit_->relation.value, sweep_.table_.display()),
+                "", sweep_.table_.display());
+  }
+  return texts;
+}
+
 const std::string& SweepWorker::text(ChunkWay way, bool low_is_open) {
-  auto& text = texts_[static_cast<std::size_t>(way) * 2 + (low_is_open ? 1 : 0)];
-  if (text.empty()) text = chunk_sql(sweep_.migration_, sweep_.table_, way, low_is_open);
+  auto& text = texts().chunks[static_cast<std::size_t>(way) * 2 + (low_is_open ? 1 : 0)];
+  if (text.empty()) text = chunk_sql(sweep_.migration_, table(), way, low_is_open);
   return text;
 }
 
@@ -121,7 +138,7 @@ SweepWorker::Step SweepWorker::chunk(ChunkWay way, const Key& upper, bool reache
 void SweepWorker::check_suppressed(std::int64_t needed, std::int64_t written, const std::optional<Key>& low,
                                    const Key& upper) {
   if (written >= needed) return;
-  const auto differing = session_->exec(differing_key_sql(sweep_.migration_, sweep_.table_, !low),
+  const auto differing = session_->exec(differing_key_sql(sweep_.migration_, table(), !low),
                                         {nullable(low), array_literal(upper)});
   if (differing.empty()) return;
   const auto key = text_of(differing[0][0]);
@@ -131,7 +148,7 @@ void SweepWorker::check_suppressed(std::int64_t needed, std::int64_t written, co
                      {m.id.text, sweep_.token_.text, std::string(to_text(m.phase)), m.mark.text, key});
   const auto& row = alone.one("row");
   if (!bool_of(row[0]) || int_of(row[1]) == 0 || int_of(row[2]) > 0) return;
-  const auto still = session_->exec(differing_key_sql(sweep_.migration_, sweep_.table_, !low),
+  const auto still = session_->exec(differing_key_sql(sweep_.migration_, table(), !low),
                                     {nullable(low), array_literal(upper)});
   if (still.empty() || text_of(still[0][0]) != key) return;
   throw Error(ErrorCode::rows_suppressed,
@@ -219,7 +236,7 @@ SweepWorker::Step SweepWorker::step() {
   Key upper = unit_->high;
   bool reaches_bound = true;
   try {
-    if (const auto nth = nth_key(*session_, sweep_.table_, sweep_.migration_.binding.key, range, rows)) {
+    if (const auto nth = nth_key(*session_, table(), sweep_.migration_.binding.key, range, rows)) {
       reaches_bound = *nth == unit_->high;
       upper = *nth;
     }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -27,6 +28,12 @@ class SweepWorker {
     std::optional<Key> low, watermark;
     Key high;
     std::string lease, since;
+    Oid relation;  // whose rows it sweeps
+  };
+  // The statements of one relation, made when first needed.
+  struct Texts {
+    QualifiedName table;
+    std::string chunks[6];
   };
   enum class Step { advanced, unit_done, unit_lost, held, nothing_left, try_again };
 
@@ -44,6 +51,8 @@ class SweepWorker {
   SqlParams chunk_params(const Key& upper, bool reaches_bound) const;
   void beat();
   void wait(std::chrono::milliseconds time, std::chrono::steady_clock::time_point deadline);
+  Texts& texts();
+  const QualifiedName& table() { return texts().table; }
   const std::string& text(ChunkWay way, bool low_is_open);
 
   Sweep& sweep_;
@@ -65,7 +74,7 @@ class SweepWorker {
   std::chrono::steady_clock::time_point not_before_{};
   const std::atomic<bool>* stop_ = nullptr;
   const std::atomic<bool>* halt_ = nullptr;
-  std::string texts_[6];
+  std::map<std::uint32_t, Texts> texts_;
 };
 
 }  // namespace crossfade

@@ -69,8 +69,9 @@ PassRow open_sweep_pass(SqlSession& session, const Migration& m, const Qualified
   int number = 0;
   const auto add = [&](const Key& bound) {
     const auto text = array_literal(bound);
-    session.exec("INSERT INTO crossfade.unit (pass_id, number, low, high) VALUES ($1, $2, $3, $4)",
-                 {id, std::to_string(++number), low, text});
+    session.exec(
+        "INSERT INTO crossfade.unit (pass_id, number, relation, low, high) VALUES ($1, $2, $3::oid, $4, $5)",
+        {id, std::to_string(++number), std::to_string(m.row.table_oid.value), low, text});
     low = text;
   };
   for (const auto& bound : bounds) add(bound);

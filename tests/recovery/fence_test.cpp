@@ -33,8 +33,8 @@ class FenceTest : public RecoveryTest {
     advance_to(Phase::compare);
     sql("UPDATE crossfade.migration SET status = 'running'");
     sql("INSERT INTO crossfade.pass (migration_id, kind) SELECT id, 'replay' FROM crossfade.migration");
-    sql("INSERT INTO crossfade.unit (pass_id, number, high, lease_token) SELECT max(id), 1, '{100000}',"
-        " gen_random_uuid() FROM crossfade.pass");
+    sql("INSERT INTO crossfade.unit (pass_id, number, relation, high, lease_token) SELECT max(id), 1,"
+        " 't'::regclass, '{100000}', gen_random_uuid() FROM crossfade.pass");
     make_stale();
   }
 

@@ -128,6 +128,7 @@ CREATE INDEX pass_of_migration ON crossfade.pass (migration_id, id);
 CREATE TABLE crossfade.unit (
   pass_id bigint NOT NULL REFERENCES crossfade.pass,
   number integer NOT NULL,
+  relation oid NOT NULL,
   low text[],
   high text[] NOT NULL,
   watermark text[],
