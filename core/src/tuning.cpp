@@ -81,16 +81,59 @@ bool set_replication_lag(Tuning& tuning, std::string_view text) {
   return lag.has_value();
 }
 
-bool set_probe(Tuning& tuning, std::string_view text) {
-  constexpr std::size_t kLongestProbe = 10'000;
-  if (text.size() > kLongestProbe || text.find('\0') != std::string_view::npos) return false;
-  tuning.probe = text;
+bool set_sql(std::string& target, std::string_view text) {
+  constexpr std::size_t kLongest = 10'000;
+  if (text.size() > kLongest || text.find('\0') != std::string_view::npos) return false;
+  target = text;
   return true;
+}
+
+constexpr std::int64_t kMegabyte = 1 << 20;
+constexpr std::int64_t kTerabyte = kMegabyte << 20;
+
+bool set_bytes(std::int64_t& target, std::string_view text, std::int64_t low, std::int64_t high) {
+  if (text == "off") {
+    target = 0;
+    return true;
+  }
+  const auto bytes = parse_bytes(text);
+  if (!bytes || *bytes < low || *bytes > high) return false;
+  target = *bytes;
+  return true;
+}
+
+std::string bytes_text(std::int64_t bytes) { return bytes == 0 ? std::string("off") : format_bytes(bytes); }
+
+bool set_slot_wal(Tuning& tuning, std::string_view text) {
+  if (text != "auto") return set_bytes(tuning.max_slot_wal, text, kMegabyte, 16 * kTerabyte);
+  tuning.max_slot_wal = Tuning::kAutomaticSlotWal;
+  return true;
+}
+
+std::string_view yield_text(YieldToVacuum yield) {
+  switch (yield) {
+    case YieldToVacuum::off:
+      return "off";
+    case YieldToVacuum::wraparound:
+      return "wraparound";
+    case YieldToVacuum::any:
+      return "any";
+  }
+  std::abort();
+}
+
+bool set_yield(Tuning& tuning, std::string_view text) {
+  for (const auto yield : {YieldToVacuum::off, YieldToVacuum::wraparound, YieldToVacuum::any}) {
+    if (yield_text(yield) != text) continue;
+    tuning.yield_to_vacuum = yield;
+    return true;
+  }
+  return false;
 }
 
 constexpr std::int64_t kBillion = 1'000'000'000;
 
-constexpr std::array<Entry, 9> kEntries{{
+constexpr auto kEntries = std::to_array<Entry>({
     {{"workers", "2", "1..64", "Workers that sweep at the same time in one process."},
      [](Tuning& t, std::string_view v) { return set_integer(t.workers, v, 1, 64); },
      [](const Tuning& t) { return std::to_string(t.workers); }},
@@ -122,9 +165,9 @@ constexpr std::array<Entry, 9> kEntries{{
      [](const Tuning& t) {
        return t.max_replication_lag ? format_duration(*t.max_replication_lag) : std::string("off");
      }},
-    {{"probe", "", "SQL of at most 10000 bytes, or nothing",
+    {{"probe", "", "canary, SQL of at most 10000 bytes, or nothing",
       "Statement run as a canary on the live path, whose latency the sweep yields to."},
-     set_probe,
+     [](Tuning& t, std::string_view v) { return set_sql(t.probe, v); },
      [](const Tuning& t) { return t.probe; }},
     {{"probe_p99", "50ms", "1ms..60s",
       "99th percentile of the probe's latency above which the sweep slows down."},
@@ -132,7 +175,59 @@ constexpr std::array<Entry, 9> kEntries{{
        return set_duration(t.probe_p99, v, milliseconds(1), std::chrono::seconds(60));
      },
      [](const Tuning& t) { return format_duration(t.probe_p99); }},
-}};
+    {{"max_lock_waiters", "10", "0..10000",
+      "Sessions waiting for locks of the workers above which the sweep slows down; 0 turns it off."},
+     [](Tuning& t, std::string_view v) {
+       return set_integer(t.max_lock_waiters, v, std::int64_t{0}, std::int64_t{10'000});
+     },
+     [](const Tuning& t) { return std::to_string(t.max_lock_waiters); }},
+    {{"max_replication_bytes", "off", "off | 1MB..16TB",
+      "WAL that a standby has yet to replay above which the sweep waits."},
+     [](Tuning& t, std::string_view v) {
+       return set_bytes(t.max_replication_bytes, v, kMegabyte, 16 * kTerabyte);
+     },
+     [](const Tuning& t) { return bytes_text(t.max_replication_bytes); }},
+    {{"max_slot_wal", "auto", "auto | off | 1MB..16TB",
+      "WAL kept for a replication slot above which the sweep waits; auto is half of max_slot_wal_keep_size."},
+     set_slot_wal,
+     [](const Tuning& t) {
+       return t.max_slot_wal == Tuning::kAutomaticSlotWal ? std::string("auto") : bytes_text(t.max_slot_wal);
+     }},
+    {{"max_archive_backlog", "1GB", "off | 1MB..16TB",
+      "WAL that the archiver has yet to archive above which the sweep waits."},
+     [](Tuning& t, std::string_view v) {
+       return set_bytes(t.max_archive_backlog, v, kMegabyte, 16 * kTerabyte);
+     },
+     [](const Tuning& t) { return bytes_text(t.max_archive_backlog); }},
+    {{"max_wal_rate", "off", "off | 64kB..1TB",
+      "WAL that the server writes in a second above which the sweep slows down."},
+     [](Tuning& t, std::string_view v) { return set_bytes(t.max_wal_rate, v, kMegabyte / 16, kTerabyte); },
+     [](const Tuning& t) { return bytes_text(t.max_wal_rate); }},
+    {{"yield_to_vacuum", "wraparound", "off | wraparound | any",
+      "Vacuum of the table that the sweep waits for."},
+     set_yield,
+     [](const Tuning& t) { return std::string(yield_text(t.yield_to_vacuum)); }},
+    {{"max_dead_tuples", "0", "0..1000000000000",
+      "Dead rows of the table above which the sweep waits; 0 turns it off."},
+     [](Tuning& t, std::string_view v) {
+       return set_integer(t.max_dead_tuples, v, std::int64_t{0}, 1000 * kBillion);
+     },
+     [](const Tuning& t) { return std::to_string(t.max_dead_tuples); }},
+    {{"max_xmin_age", "0", "0..2000000000",
+      "Age in transactions of the oldest snapshot above which the sweep waits; 0 turns it off."},
+     [](Tuning& t, std::string_view v) {
+       return set_integer(t.max_xmin_age, v, std::int64_t{0}, 2 * kBillion);
+     },
+     [](const Tuning& t) { return std::to_string(t.max_xmin_age); }},
+    {{"min_free_disk", "off", "off | 1MB..1024TB",
+      "Free bytes, as disk_probe answers them, below which the sweep waits."},
+     [](Tuning& t, std::string_view v) { return set_bytes(t.min_free_disk, v, kMegabyte, 1024 * kTerabyte); },
+     [](const Tuning& t) { return bytes_text(t.min_free_disk); }},
+    {{"disk_probe", "", "SQL of at most 10000 bytes, or nothing",
+      "Query whose one value is the free bytes of the server's disk, which PostgreSQL itself does not know."},
+     [](Tuning& t, std::string_view v) { return set_sql(t.disk_probe, v); },
+     [](const Tuning& t) { return t.disk_probe; }},
+});
 
 constexpr auto kKeys = [] {
   std::array<TuningKey, kEntries.size()> keys;

@@ -115,6 +115,16 @@ max_rejects = 3
 max_replication_lag = "10s"
 probe = "SELECT 1"
 probe_p99 = "20ms"
+max_lock_waiters = 7
+max_replication_bytes = "64MB"
+max_slot_wal = "2GB"
+max_archive_backlog = "off"
+max_wal_rate = "10MB"
+yield_to_vacuum = "any"
+max_dead_tuples = 1000
+max_xmin_age = 5000
+min_free_disk = "1GB"
+disk_probe = "SELECT 2"
 [switch]
 lock_timeout = "1s"
 attempts = 10
@@ -151,7 +161,9 @@ TEST(SpecTest, EveryKeyOfTheOtherSectionsIsRead) {
   EXPECT_TRUE(spec.expect_errors.met_by(2, 10));
   EXPECT_TRUE(spec.expect_lossy->met_by(7, 10));
   EXPECT_EQ(spec.tuning, (Tuning{4, 2000, std::chrono::milliseconds(50), SweepOrder::physical, 8, 3,
-                                 std::chrono::seconds(10), "SELECT 1", std::chrono::milliseconds(20)}));
+                                 std::chrono::seconds(10), "SELECT 1", std::chrono::milliseconds(20), 7,
+                                 std::int64_t{64} << 20, std::int64_t{2} << 30, 0, std::int64_t{10} << 20,
+                                 YieldToVacuum::any, 1000, 5000, std::int64_t{1} << 30, "SELECT 2"}));
   EXPECT_EQ(spec.lock_timeout, std::chrono::seconds(1));
   EXPECT_EQ(spec.switch_attempts, 10);
   EXPECT_EQ(spec.max_comparison_age, std::chrono::minutes(30));

@@ -19,6 +19,14 @@ bool accepts(std::string_view key, std::string_view value) {
   }
 }
 
+// The value of a bound and one of its smallest unit more or less.
+std::string beside(const std::string& bound, int step) {
+  if (const auto time = parse_duration(bound))
+    return format_duration(*time + std::chrono::milliseconds(step));
+  if (const auto bytes = parse_bytes(bound)) return format_bytes(*bytes + step);
+  return std::to_string(std::stoll(bound) + step);
+}
+
 TEST(TuningTest, TheTableHasTheDefaultsOfTheStructure) {
   const Tuning fresh;
   for (const TuningKey& key : tuning_keys())
@@ -50,7 +58,21 @@ TEST(TuningTest, WhatIsSetIsReadBack) {
                                                         {"probe_p99", "1s"},
                                                         {"interleave", "1"},
                                                         {"interleave", "auto"},
-                                                        {"max_replication_lag", "off"}};
+                                                        {"max_replication_lag", "off"},
+                                                        {"probe", "canary"},
+                                                        {"max_lock_waiters", "0"},
+                                                        {"max_replication_bytes", "64MB"},
+                                                        {"max_slot_wal", "3GB"},
+                                                        {"max_slot_wal", "off"},
+                                                        {"max_slot_wal", "auto"},
+                                                        {"max_archive_backlog", "off"},
+                                                        {"max_wal_rate", "1536kB"},
+                                                        {"yield_to_vacuum", "any"},
+                                                        {"yield_to_vacuum", "off"},
+                                                        {"max_dead_tuples", "5"},
+                                                        {"max_xmin_age", "1000000"},
+                                                        {"min_free_disk", "20GB"},
+                                                        {"disk_probe", "SELECT 1"}};
   Tuning tuning;
   for (const auto& [key, value] : values) {
     set_tuning(tuning, key, value);
@@ -67,13 +89,25 @@ TEST(TuningTest, TheBoundsShownAreTheBoundsKept) {
     const std::string low(bounds.substr(0, dots)), high(bounds.substr(dots + 2));
     EXPECT_TRUE(accepts(key.name, low)) << key.name;
     EXPECT_TRUE(accepts(key.name, high)) << key.name;
-    const auto low_time = parse_duration(low), high_time = parse_duration(high);
-    const std::chrono::milliseconds one(1);
-    EXPECT_FALSE(
-        accepts(key.name, low_time ? format_duration(*low_time - one) : std::to_string(std::stoll(low) - 1)));
-    EXPECT_FALSE(accepts(
-        key.name, high_time ? format_duration(*high_time + one) : std::to_string(std::stoll(high) + 1)));
+    EXPECT_FALSE(accepts(key.name, beside(low, -1))) << key.name;
+    EXPECT_FALSE(accepts(key.name, beside(high, 1))) << key.name;
   }
+}
+
+TEST(BytesTest, AreDigitsAndOneUnit) {
+  EXPECT_EQ(parse_bytes("0B"), 0);
+  EXPECT_EQ(parse_bytes("64kB"), 65536);
+  EXPECT_EQ(parse_bytes("16TB"), std::int64_t{16} << 40);
+  for (const char* text : {"", "5", "kB", "-1kB", "1.5MB", "1 MB", "1mb", "1KB", "1MBs",
+                           "9223372036854775807kB", "99999999999999999999B"}) {
+    EXPECT_EQ(parse_bytes(text), std::nullopt) << text;
+  }
+}
+
+TEST(BytesTest, AreWrittenInTheLargestExactUnit) {
+  for (const char* text : {"0B", "1B", "1023B", "1kB", "1536kB", "1GB", "1025GB", "3TB"})
+    EXPECT_EQ(format_bytes(*parse_bytes(text)), text);
+  EXPECT_EQ(format_bytes(2048), "2kB");
 }
 
 TEST(TuningTest, AnUnknownKeySuggestsTheNearest) {
