@@ -9,6 +9,7 @@
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/phase_request.hpp"
 #include "crossfade/shadow/capture.hpp"
+#include "crossfade/shadow/pace_governor.hpp"
 #include "group.hpp"
 #include "migrator_impl.hpp"
 
@@ -77,8 +78,8 @@ bool Migrator::resume(const MigrationRef& ref) {
   impl_->require_identity(session, row);
   const auto recorded = [&] {
     session.exec(
-        "UPDATE crossfade.pause SET ended_at = clock_timestamp() WHERE migration_id = $1 AND ended_at IS "
-        "NULL",
+        "UPDATE crossfade.pause SET ended_at = clock_timestamp() WHERE migration_id = $1"
+        " AND kind = 'operator' AND ended_at IS NULL",
         {row.id.text});
     StateStore(session).record_action(row.id, "resume", impl_->options.operator_name, impl_->options.host);
   };
@@ -93,6 +94,26 @@ Tuning Migrator::tuning(const MigrationRef& ref) {
   return StateStore(session).tuning(m.row.id, m.spec.tuning);
 }
 
+namespace {
+
+// A signal that the role may never read would hold the sweep for ever: that is said now, not in the night.
+void require_readable(SqlSession& session, const Tuning& tuning) {
+  const auto key = std::string(needs_statistics(tuning));
+  if (key.empty()) return;
+  const auto role = session
+                        .exec(
+                            "SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'),"
+                            " quote_ident(current_user)")
+                        .one("role");
+  if (bool_of(role[0])) return;
+  const auto name = text_of(role[1]);
+  throw Error(ErrorCode::permission_denied,
+              fmt::format("role {} may not read what {} needs (statistics_hidden)", name, key),
+              fmt::format("GRANT pg_read_all_stats TO {};", name), name);
+}
+
+}  // namespace
+
 void Migrator::tune(const MigrationRef& ref,
                     const std::vector<std::pair<std::string, std::string>>& settings) {
   auto session = impl_->open(ref.name, "tune");
@@ -102,12 +123,11 @@ void Migrator::tune(const MigrationRef& ref,
   const auto m = migration_of(row);
   Tuning tuning = store.tuning(row.id, m.spec.tuning);
   for (const auto& [key, value] : settings) set_tuning(tuning, key, value);
-  if (tuning.order == SweepOrder::physical || tuning.interleave > 1 || tuning.max_replication_lag ||
-      !tuning.probe.empty()) {
-    throw Error(ErrorCode::not_supported_yet,
-                "physical order, interleaving, replication lag and probes are not supported yet",
-                "leave order, interleave, max_replication_lag and probe at their defaults");
+  if (tuning.order == SweepOrder::physical || tuning.interleave > 1) {
+    throw Error(ErrorCode::not_supported_yet, "physical order and interleaving are not supported yet",
+                "leave order and interleave at their defaults");
   }
+  require_readable(session, tuning);
   auto detail = nlohmann::json::object();
   Transaction transaction(session);
   const auto group = store.group(row.id);

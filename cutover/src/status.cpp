@@ -9,6 +9,7 @@
 #include "crossfade/shadow/units.hpp"
 #include "group.hpp"
 #include "migrator_impl.hpp"
+#include "status_pace.hpp"
 
 namespace crossfade {
 
@@ -330,15 +331,7 @@ StatusReport Migrator::status(const MigrationRef& ref) {
                     .one("soak")[0]);
   }
   const auto tuning = StateStore(session).tuning(m.row.id, m.spec.tuning);
-  report.pace.limit_rows_per_second = tuning.rows_per_second;
-  const bool moving = m.row.lease_live && m.row.status == Status::running;
-  report.pace.state = m.row.status == Status::paused ? "paused" : moving ? "running" : "idle";
-  if (m.row.status == Status::paused) report.pace.reason = m.row.reason;
-  if (moving && tuning.rows_per_second > 0 &&
-      report.rate_rows_per_second > 0.9 * static_cast<double>(tuning.rows_per_second)) {
-    report.pace.state = "throttled";
-    report.pace.reason = fmt::format("rows_per_second = {}", tuning.rows_per_second);
-  }
+  add_pace(session, m.row, tuning, report);
   report.redis = std::string(to_text(cache.state()));
   return report;
 }
@@ -354,6 +347,26 @@ std::vector<StatusReport> Migrator::list() {
   }
   return reports;
 }
+
+namespace {
+
+nlohmann::ordered_json pace_json(const StatusReport::Pace& pace) {
+  auto signals = nlohmann::ordered_json::array();
+  for (const auto& signal : pace.signals) {
+    signals.push_back({{"signal", signal.name},
+                       {"value", signal.value},
+                       {"limit", nullable(signal.limit)},
+                       {"pressure", nullable(signal.pressure)}});
+  }
+  return {{"limit_rows_per_second", pace.limit_rows_per_second},
+          {"state", pace.state},
+          {"reason", nullable(pace.reason)},
+          {"since", nullable(pace.since)},
+          {"starved_seconds", nullable(pace.starved_seconds)},
+          {"signals", signals}};
+}
+
+}  // namespace
 
 std::string to_json(const StatusReport& r) {
   nlohmann::ordered_json j, workers = nlohmann::ordered_json::array();
@@ -380,9 +393,7 @@ std::string to_json(const StatusReport& r) {
   j["rate_rows_per_second"] = r.rate_rows_per_second;
   j["eta_seconds"] =
       r.eta_seconds ? nlohmann::json::array({r.eta_seconds->first, r.eta_seconds->second}) : nlohmann::json();
-  j["pace"] = {{"limit_rows_per_second", r.pace.limit_rows_per_second},
-               {"state", r.pace.state},
-               {"reason", nullable(r.pace.reason)}};
+  j["pace"] = pace_json(r.pace);
   j["rejects"] = r.rejects;
   j["differences"] = nullable(r.differences);
   j["comparison"] = r.comparison ? nlohmann::json{{"ended_at", r.comparison->ended_at},

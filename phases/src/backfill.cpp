@@ -17,6 +17,7 @@
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/rejects.hpp"
 #include "crossfade/shadow/units.hpp"
+#include "paced_sweep.hpp"
 
 namespace crossfade {
 
@@ -28,13 +29,14 @@ StepResult BackfillHandler::sweep(PhaseEnv& env, const Migration& m, const PassR
     sweep_ =
         std::make_unique<Sweep>(m, current_table(env.session, m), env.token, pass, env.connect, env.cache);
   }
-  const auto state = sweep_->run(tuning, slice, env.stop);
+  std::string pace;
+  const auto state = run_paced(env, m, *sweep_, pace_, tuning, slice, pace);
   const auto totals = unit_totals(env.session, pass.id);
   const auto waiting = sweep_->waiting_for();
   env.progress(totals.rows_read, -1,
                (pass.kind == "catch_up" ? fmt::format("catch_up: {} rows left", totals.leftovers)
                                         : fmt::format("units {}/{}", totals.done, totals.total)) +
-                   (waiting.empty() ? "" : " waiting: " + waiting));
+                   (waiting.empty() ? "" : " waiting: " + waiting) + (pace.empty() ? "" : " " + pace));
   if (state == SweepState::held) return {StepResult::Kind::held, {}, {}};
   if (state != SweepState::at_bounds) return {StepResult::Kind::again, {}, {}};
   return {StepResult::Kind::settled, {}, {}};
@@ -61,6 +63,7 @@ StepResult BackfillHandler::step(PhaseEnv& env, const Migration& m, std::chrono:
     if (!end_sweep_pass(env.session, catch_up->id)) return not_over;
   }
   sweep_.reset();
+  pace_.reset();
   const auto resolution = resolve_rejects(env.session, m, table, env.token, [] {});
   StateStore(env.session).stamp_last_write(m.row.id);
   auto blockers = unaccepted(reject_blockers(env, m), env.accepted);

@@ -11,6 +11,7 @@
 #include "crossfade/shadow/rejects.hpp"
 #include "crossfade/shadow/twins.hpp"
 #include "crossfade/shadow/units.hpp"
+#include "paced_sweep.hpp"
 
 namespace crossfade {
 
@@ -33,17 +34,19 @@ StepResult CompareHandler::replay(PhaseEnv& env, const Migration& m, std::chrono
     sweep_ = std::make_unique<Sweep>(m, table, env.token, pass, env.connect, env.cache);
   }
   const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
-  const auto state = sweep_->run(tuning, slice, env.stop);
+  std::string pace;
+  const auto state = run_paced(env, m, *sweep_, pace_, tuning, slice, pace);
   const auto totals = unit_totals(env.session, pass.id);
-  env.progress(
-      totals.rows_read, -1,
-      fmt::format("replay: units {}/{}, {} rows written", totals.done, totals.total, totals.rows_written));
+  env.progress(totals.rows_read, -1,
+               fmt::format("replay: units {}/{}, {} rows written{}{}", totals.done, totals.total,
+                           totals.rows_written, pace.empty() ? "" : " ", pace));
   if (state == SweepState::held) return {StepResult::Kind::held, {}, {}};
   if (state != SweepState::at_bounds) return {StepResult::Kind::again, {}, {}};
   // Before the pass ends: if we die between the two, the pass is still open and is stamped again.
   StateStore(env.session).stamp_last_write(m.row.id);
   if (!end_sweep_pass(env.session, pass.id)) return {StepResult::Kind::again, {}, {}};
   sweep_.reset();
+  pace_.reset();
   failpoint::hit("replay.ended");
   if (totals.rows_written == 0) return {StepResult::Kind::again, {}, {}};
   void_passes(env.session, m.row.id, "compare");

@@ -5,6 +5,7 @@
 
 #include "crossfade/phases/phase_handler.hpp"
 #include "crossfade/shadow/comparator.hpp"
+#include "crossfade/shadow/pace_governor.hpp"
 #include "crossfade/shadow/profile.hpp"
 #include "crossfade/shadow/sweep.hpp"
 
@@ -69,6 +70,7 @@ class BackfillHandler : public PhaseHandler {
   StepResult sweep(PhaseEnv& env, const Migration& migration, const PassRow& pass,
                    std::chrono::milliseconds slice);
   std::unique_ptr<Sweep> sweep_;
+  std::unique_ptr<PaceGovernor> pace_;
 };
 
 class DualWriteHandler : public PhaseHandler {
@@ -97,6 +99,7 @@ class CompareHandler : public PhaseHandler {
   StepResult replay(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
   StepResult resolve_and_compare(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
   std::unique_ptr<Sweep> sweep_;
+  std::unique_ptr<PaceGovernor> pace_;
   int replays_that_wrote_ = 0;
 };
 

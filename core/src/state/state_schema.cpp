@@ -108,6 +108,7 @@ CREATE TABLE crossfade.pause (
   began_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   ended_at timestamptz
 );
+CREATE INDEX pause_of_migration ON crossfade.pause (migration_id, id);
 CREATE TABLE crossfade.pass (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   migration_id uuid NOT NULL REFERENCES crossfade.migration,
@@ -241,6 +242,18 @@ CREATE TABLE crossfade.request (
   attempts integer NOT NULL,
   blockers jsonb NOT NULL DEFAULT '[]',
   cancelled_by text
+) WITH (fillfactor = 50);
+CREATE TABLE crossfade.pace (
+  migration_id uuid PRIMARY KEY REFERENCES crossfade.migration,
+  token uuid NOT NULL,
+  state text NOT NULL CHECK (state IN ('running', 'throttled', 'paused', 'idle')),
+  signal text NOT NULL DEFAULT '',
+  reason text NOT NULL DEFAULT '',
+  limit_rows_per_second bigint NOT NULL DEFAULT 0,
+  since timestamptz NOT NULL DEFAULT clock_timestamp(),
+  starved_seconds bigint,
+  signals jsonb NOT NULL DEFAULT '[]',
+  at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 GRANT USAGE ON SCHEMA crossfade TO PUBLIC;
 )sql";

@@ -68,9 +68,14 @@ std::string movement(const StatusReport& report, const Style& style) {
     return style.yellow(fmt::format("no: nobody is working on it; run crossfade next {}", report.migration));
   }
   if (report.pace.state == "throttled" || report.pace.state == "paused") {
-    return style.yellow(
-               with_reason(fmt::format("yes, {}", report.pace.state), report.pace.reason.value_or(""))) +
-           speed(report);
+    const bool moves = report.pace.state == "throttled";
+    auto text = with_reason(fmt::format("{}, {}", moves ? "yes" : "no", report.pace.state),
+                            report.pace.reason.value_or(""));
+    if (report.pace.starved_seconds) {
+      text += fmt::format("; starved for {}, longer than the work that is left would take",
+                          clock_time(static_cast<double>(*report.pace.starved_seconds)));
+    }
+    return style.yellow(text) + (moves ? speed(report) : std::string());
   }
   return style.green("yes") + speed(report);
 }

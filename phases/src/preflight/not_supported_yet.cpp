@@ -34,11 +34,6 @@ void not_supported_yet(const Context& context) {
               "Use order = \"auto\" or \"key\".");
   refuse.when(tuning.interleave > 1, "[tuning] interleave", "an interleaved sweep",
               "Use interleave = \"auto\" or 1.");
-  refuse.when(tuning.max_replication_lag.has_value(), "[tuning] max_replication_lag",
-              "a pace that follows the replication lag",
-              "Use max_replication_lag = \"off\" and rows_per_second.");
-  refuse.when(!tuning.probe.empty(), "[tuning] probe", "a pace that follows a probe",
-              "Leave probe empty and use rows_per_second.");
 }
 
 }  // namespace crossfade::checks

@@ -207,10 +207,23 @@ TEST_F(PreflightTest, EachUnsupportedWishIsNamed) {
   wish("[shadow] kind", [](Spec& spec) { spec.shadow = ShadowKind::table; });
   wish("[tuning] order", [](Spec& spec) { spec.tuning.order = SweepOrder::physical; });
   wish("[tuning] interleave", [](Spec& spec) { spec.tuning.interleave = 8; });
-  wish("[tuning] max_replication_lag",
-       [](Spec& spec) { spec.tuning.max_replication_lag = std::chrono::milliseconds(1); });
-  wish("[tuning] probe", [](Spec& spec) { spec.tuning.probe = "SELECT 1"; });
   EXPECT_EQ(refused("not_supported_yet"), Objects{});
+}
+
+TEST_F(PreflightTest, APaceThatTheRoleMayNotReadIsRefusedWithTheGrant) {
+  sql(kTable);
+  const auto find = [&](const std::function<void(Tuning&)>& make) {
+    spec_.tuning = {};
+    make(spec_.tuning);
+    return refused("statistics_hidden");
+  };
+  EXPECT_EQ(find([](Tuning& t) { t.max_replication_lag = std::chrono::seconds(10); }), Objects{"app_owner"});
+  EXPECT_EQ(find([](Tuning& t) { t.max_replication_bytes = 1 << 20; }), Objects{"app_owner"});
+  EXPECT_EQ(find([](Tuning& t) { t.max_xmin_age = 1000; }), Objects{"app_owner"});
+  EXPECT_EQ(find([](Tuning& t) { t.probe = "SELECT 1"; }), Objects{}) << "every role may read that";
+  super_sql("GRANT pg_read_all_stats TO app_owner");
+  EXPECT_EQ(find([](Tuning& t) { t.max_replication_lag = std::chrono::seconds(10); }), Objects{});
+  super_sql("REVOKE pg_read_all_stats FROM app_owner");
 }
 
 // --- privileges

@@ -38,10 +38,18 @@ struct StatusReport {
   std::vector<Worker> workers;
   double rate_rows_per_second = 0;
   std::optional<std::pair<std::int64_t, std::int64_t>> eta_seconds;
+  struct Signal {  // of the pace
+    std::string name, value;
+    std::optional<std::string> limit;
+    std::optional<double> pressure;  // value over limit; absent: it cannot be read
+  };
   struct Pace {
-    std::int64_t limit_rows_per_second = 0;
+    std::int64_t limit_rows_per_second = 0;  // in force: of the tuning or of the controller
     std::string state = "idle";
     std::optional<std::string> reason;
+    std::optional<std::string> since;             // when the controller took this state
+    std::optional<std::int64_t> starved_seconds;  // of a pause that outlasts the work that is left
+    std::vector<Signal> signals;
   } pace;
   std::int64_t rejects = 0;
   std::optional<std::int64_t> differences;  // of the newest full pass; absent until one has ended
