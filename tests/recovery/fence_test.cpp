@@ -1,7 +1,9 @@
 // A chunk that stood at the table's lock while the world changed writes nothing, whatever way its plan was
-// made.
+// made. And one that would close a cycle of waiting sessions is gone before PostgreSQL chooses a victim.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <random>
 
 #include "crossfade/core/cursor_cache.hpp"
 #include "crossfade/core/identifier.hpp"
@@ -83,10 +85,10 @@ class FenceTest : public RecoveryTest {
     return worker;
   }
 
-  void send(ApplicationSession& worker, const Migration& m, Plan plan) {
+  void send(ApplicationSession& worker, const Migration& m, Plan plan, ChunkWay way = ChunkWay::plain) {
     const auto values = parameters(m, m.row.token.text);
     if (plan != Plan::literal) return worker.send(fmt::format("EXECUTE chunk ({})", fmt::join(values, ", ")));
-    auto text = chunk_sql(m, m.row.table, ChunkWay::plain, true);
+    auto text = chunk_sql(m, m.row.table, way, true);
     for (auto number = values.size(); number > 0; --number) {
       const auto place = "$" + std::to_string(number);
       for (auto at = text.find(place); at != std::string::npos; at = text.find(place, at)) {
@@ -189,6 +191,155 @@ TEST_F(FenceTest, AChunkThatStoodAtTheLockOfARollbackWritesNoRow) {
       shadow_column()));
   for (const auto& worker : workers) EXPECT_EQ(sqlstate_of(*worker), "42703");
   EXPECT_EQ(versions_of_rows(), before);
+}
+
+// --- deadlocks: deadlock_timeout is short, so that PostgreSQL looks for cycles early and often
+
+class ChunkCycleTest : public FenceTest {
+ protected:
+  static constexpr std::chrono::milliseconds kDeadlock{600};
+
+  void prepare_cycles() {
+    prepare();
+    super_sql(
+        fmt::format("ALTER DATABASE {} SET deadlock_timeout = '{}ms'", database().name(), kDeadlock.count()));
+    deadlocks_ = deadlocks();
+  }
+  // As SweepWorker opens its session.
+  std::unique_ptr<ApplicationSession> worker() {
+    return std::make_unique<ApplicationSession>(
+        dsn(),
+        fmt::format("SET search_path = pg_catalog; SET statement_timeout = '{}ms'", kDeadlock.count() / 4));
+  }
+  int deadlocks() {
+    super_sql("SELECT pg_stat_force_next_flush()");
+    return std::stoi(
+        super_value("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"));
+  }
+  void wait(std::chrono::milliseconds time) { wait_from(std::chrono::steady_clock::now(), time); }
+  void wait_from(std::chrono::steady_clock::time_point began, std::chrono::milliseconds time) {
+    wait_until([&] { return std::chrono::steady_clock::now() >= began + time; }, "a moment");
+  }
+  // Until it waits for a row, or is over.
+  void wait_until_it_waits(ApplicationSession& chunk) {
+    wait_until(
+        [&] {
+          return chunk.is_answered() ||
+                 super_value("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = $1::integer",
+                             {std::to_string(chunk.backend_pid())}) == "1";
+        },
+        "the chunk to wait");
+  }
+  // Undone by its own timer; or it saw somebody who has waited for long, and did nothing; or it got its row
+  // in time.
+  void see_how_it_ended(ApplicationSession& chunk) {
+    const auto state = sqlstate_of(chunk);
+    if (state == "57014") {
+      ++undone_;
+      return;
+    }
+    EXPECT_EQ(state, "00000");
+    const std::string unit = " WHERE pass_id = (SELECT max(id) FROM crossfade.pass)";
+    if (value("SELECT done FROM crossfade.unit" + unit) == "f") {
+      ++careful_;
+      return;
+    }
+    sql("UPDATE crossfade.unit SET watermark = NULL, done = false" + unit);
+    make_stale();
+  }
+
+  int deadlocks_ = 0, undone_ = 0, careful_ = 0;
+  std::mt19937 random_{27};
+};
+
+// The chunk holds row 5 and waits for 450; who holds 450 asks for 5.
+TEST_F(ChunkCycleTest, InACycleOfTwoTheApplicationIsNeverTheVictim) {
+  prepare_cycles();
+  const auto m = migration();
+  ApplicationSession first(dsn());
+  for (int round = 0; round < 12; ++round) {
+    const auto chunk = worker();
+    first.run("BEGIN; UPDATE t SET n = n + 1 WHERE id = 450");
+    send(*chunk, m, Plan::literal);
+    wait_until_it_waits(*chunk);
+    wait(std::chrono::milliseconds(random_() % 150));
+    ASSERT_NO_THROW(first.run("UPDATE t SET n = n + 1 WHERE id = 5; COMMIT"));
+    see_how_it_ended(*chunk);
+  }
+  EXPECT_GT(undone_, 0) << "no chunk met the row at all";
+  EXPECT_EQ(deadlocks(), deadlocks_);
+}
+
+// The first has waited for the second for any time when the chunk comes to wait for the first; then the
+// second asks for a row of the chunk. The first looks for a cycle when it has waited for deadlock_timeout,
+// which may be at any moment of the chunk's life: that is what the look at pg_locks is for.
+TEST_F(ChunkCycleTest, InACycleOfThreeTheApplicationIsNeverTheVictim) {
+  prepare_cycles();
+  const auto m = migration();
+  ApplicationSession first(dsn()), second(dsn());
+  for (int round = 0; round < 16; ++round) {
+    const auto chunk = worker();
+    second.run("BEGIN; UPDATE t SET n = n + 1 WHERE id = 480");
+    first.run("BEGIN; UPDATE t SET n = n + 1 WHERE id = 450");
+    const auto began = std::chrono::steady_clock::now();
+    first.send("UPDATE t SET n = n + 1 WHERE id = 480");
+    wait_until_blocked(first.backend_pid());
+    // Every other time so that the first looks for a cycle while the chunk lives.
+    wait_from(began, std::chrono::milliseconds(round % 2 == 0 ? random_() % 620 : 440 + random_() % 130));
+    send(*chunk, m, Plan::literal);
+    wait_until_it_waits(*chunk);
+    ASSERT_NO_THROW(second.run("UPDATE t SET n = n + 1 WHERE id = 5; COMMIT"));
+    ASSERT_NO_THROW(first.finish());
+    first.run("COMMIT");
+    see_how_it_ended(*chunk);
+  }
+  EXPECT_GT(undone_, 0) << "no chunk met the row at all";
+  EXPECT_GT(careful_, 0) << "no chunk saw who had waited for long";
+  EXPECT_EQ(deadlocks(), deadlocks_);
+}
+
+// The twin without what protects: that there is a victim shows that the cycles are real.
+TEST_F(ChunkCycleTest, AnUpdateThatNeitherLooksNorEndsMakesAVictim) {
+  prepare_cycles();
+  ApplicationSession first(dsn()), second(dsn()), naive(dsn());
+  second.run("BEGIN; UPDATE t SET n = n + 1 WHERE id = 480");
+  first.run("BEGIN; UPDATE t SET n = n + 1 WHERE id = 450");
+  first.send("UPDATE t SET n = n + 1 WHERE id = 480");
+  wait_until_blocked(first.backend_pid());
+  naive.run("BEGIN; UPDATE t SET n = n WHERE id = 5");
+  naive.send("UPDATE t SET n = n WHERE id = 450");
+  wait_until_blocked(naive.backend_pid());
+  second.send("UPDATE t SET n = n + 1 WHERE id = 5");
+  int victims = 0;
+  // Whoever ends first is the victim; the others go on when it has let go.
+  for (auto* session : {&first, &naive, &second}) {
+    if (sqlstate_of(*session) == "40P01") ++victims;
+    session->run("ROLLBACK");
+  }
+  EXPECT_EQ(victims, 1);
+}
+
+// The careful way beside two sessions that wait for each other's rows: what is free is written, what is not
+// is recorded, and the position passes.
+TEST_F(ChunkCycleTest, TheCarefulWayWaitsForNobodyAndRecordsWhatIsLocked) {
+  prepare_cycles();
+  const auto m = migration();
+  ApplicationSession first(dsn()), second(dsn());
+  second.run("BEGIN; UPDATE t SET n = n + 1 WHERE id = 480");
+  first.run("BEGIN; UPDATE t SET n = n + 1 WHERE id = 450");
+  first.send("UPDATE t SET n = n + 1 WHERE id = 480");
+  wait_until_blocked(first.backend_pid());
+  wait(kDeadlock);
+  const auto chunk = worker();
+  send(*chunk, m, Plan::literal, ChunkWay::careful);
+  EXPECT_EQ(sqlstate_of(*chunk), "00000");
+  EXPECT_EQ(value("SELECT string_agg(key::text, ' ' ORDER BY key) FROM crossfade.leftover"), "{450} {480}");
+  EXPECT_EQ(stale(shadow_column()), "2");
+  EXPECT_EQ(value("SELECT done FROM crossfade.unit ORDER BY pass_id DESC LIMIT 1"), "t");
+  second.run("COMMIT");
+  first.finish();
+  first.run("COMMIT");
+  EXPECT_EQ(deadlocks(), deadlocks_);
 }
 
 }  // namespace
