@@ -11,6 +11,7 @@
 
 #include "crossfade/core/log.hpp"
 #include "crossfade/core/state_store.hpp"
+#include "crossfade/core/worker_rows.hpp"
 #include "crossfade/shadow/capture.hpp"
 #include "crossfade/shadow/dependents.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
@@ -28,6 +29,7 @@ StepResult BackfillHandler::sweep(PhaseEnv& env, const Migration& m, const PassR
     sweep_ =
         std::make_unique<Sweep>(m, current_table(env.session, m), env.token, pass, env.connect, env.cache);
   }
+  sweep_->share_rate_with(live_worker_threads(env.session, m.row.leader.value_or(m.row.id)));
   const auto state = sweep_->run(tuning, slice, env.stop);
   const auto totals = unit_totals(env.session, pass.id);
   const auto waiting = sweep_->waiting_for();

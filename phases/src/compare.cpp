@@ -6,6 +6,7 @@
 
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/state_store.hpp"
+#include "crossfade/core/worker_rows.hpp"
 #include "crossfade/shadow/dependents.hpp"
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/rejects.hpp"
@@ -33,6 +34,7 @@ StepResult CompareHandler::replay(PhaseEnv& env, const Migration& m, std::chrono
     sweep_ = std::make_unique<Sweep>(m, table, env.token, pass, env.connect, env.cache);
   }
   const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
+  sweep_->share_rate_with(live_worker_threads(env.session, m.row.leader.value_or(m.row.id)));
   const auto state = sweep_->run(tuning, slice, env.stop);
   const auto totals = unit_totals(env.session, pass.id);
   env.progress(

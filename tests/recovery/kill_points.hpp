@@ -36,5 +36,8 @@ inline const std::vector<std::string> kInSwitched{"compare.range", "compare.flus
 // At which ArchiveTest kills.
 inline const std::vector<std::string> kInArchive{"archive.chunk", "archive.replay"};
 inline const std::vector<std::string> kInRepair{"repair.after"};
+// At which WorkersTest and RedriveTest kill.
+inline const std::vector<std::string> kInSplit{"split.before", "split.after"};
+inline const std::vector<std::string> kInRedrive{"redrive.opening", "redrive.opened"};
 
 }  // namespace crossfade::test

@@ -9,7 +9,7 @@ namespace crossfade {
 
 // Bumped whenever a table of the schema changes; a binary and a schema of different versions refuse each
 // other.
-inline constexpr int kSchemaVersion = 4;
+inline constexpr int kSchemaVersion = 5;
 
 // The binary's version, as --version prints it.
 std::string crossfade_version();
