@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The whole life of a migration on a table under load: builds crossfade, makes a private PostgreSQL and Redis, fills
 # pgbench's tables, keeps pgbench writing, and moves pgbench_accounts.abalance from integer to bigint, with a rollback
-# on the way. Ends with status 0 only if every check held. Leaves nothing behind but build/quickstart.
+# on the way, and two worker processes beside the first sweep, one of which is killed. Ends with status 0 only if every
+# check held. Leaves nothing behind but build/quickstart.
 #
 # CROSSFADE_QUICKSTART_SCALE  pgbench scale, 100,000 accounts each (default 10)
 # CROSSFADE_BINARY            use this crossfade instead of building one
@@ -68,6 +69,39 @@ show_pause() {
   note "the switch held its lock for $held ms"
 }
 
+# Worker processes beside `next`, as other hosts would start them; the first is killed in the middle of the sweep.
+worker_pids=()
+start_workers() {
+  local number
+  for number in 1 2; do
+    "$crossfade_binary" work "$name" --workers 1 >"$work/worker.$number.log" 2>&1 &
+    worker_pids+=($!)
+  done
+  kill_a_worker "${worker_pids[0]}" &
+  load_pids+=($!)
+}
+
+kill_a_worker() { # PID
+  trap - EXIT
+  local tries
+  for ((tries = 0; tries < 600; ++tries)); do
+    if [[ $(sql "SELECT count(*) FROM crossfade.unit u JOIN pg_stat_activity a ON a.pid = u.lease_pid
+                 WHERE NOT u.done AND a.application_name LIKE 'crossfade/%/work-%'") != 0 ]]; then break; fi
+    if ! kill -0 "$1" 2>/dev/null; then return 0; fi
+    sleep 0.1
+  done
+  kill -KILL "$1" 2>/dev/null || true
+}
+
+# The one that was not killed ends by itself when there is nothing left to sweep.
+expect_workers_end() {
+  local status=0
+  wait "${worker_pids[0]}" 2>/dev/null || status=$?
+  ((status == 137 || status == 0)) || die "the first worker ended with $status: $(cat -- "$work/worker.1.log")"
+  wait "${worker_pids[1]}" || die "the second worker failed: $(cat -- "$work/worker.2.log")"
+  note "one worker process was killed on the way; the other says: $(tail -n 1 -- "$work/worker.2.log")"
+}
+
 if [[ -z ${CROSSFADE_BINARY-} ]]; then build; fi
 find_binary
 started=$SECONDS
@@ -91,7 +125,9 @@ expect_phase "$name" planned
 
 for phase in dry_run backfill dual_write compare switched; do
   heading "$phase"
+  if [[ $phase == backfill ]]; then start_workers; fi
   reach "$name" "$phase"
+  if [[ $phase == backfill ]]; then expect_workers_end; fi
   crossfade status "$name"
   case $phase in
     planned | dry_run) [[ -z $(other_column) ]] || die "$phase touched the table" ;;

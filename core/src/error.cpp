@@ -65,6 +65,9 @@ constexpr ErrorInfo kErrors[] = {
     {trigger_fails, "trigger_fails", 3, refuse,
      "A trigger of the table that works now would fail after the switch or the way back."},
     {hook_failed, "hook_failed", 3, refuse, "A hook that runs before a phase failed, which is its veto."},
+    {worker_mismatch, "worker_mismatch", 3, refuse,
+     "A worker process is of another version than the runner, or reads the spec otherwise."},
+    {unknown_unit, "unknown_unit", 3, refuse, "There is no unit of that number, or no key of that form."},
 
     {phase_failed, "phase_failed", 4, ask_operator, "The phase is in status failed."},
     {statement_failed, "statement_failed", 4, ask_operator, "PostgreSQL refused a statement."},

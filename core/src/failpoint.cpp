@@ -42,10 +42,11 @@ std::mutex mutex;
 std::vector<Point> points;  // guarded by mutex
 
 constexpr auto kPlainNames = std::to_array<std::string_view>({
-    "archive.chunk",   "archive.replay", "catch_up.before",  "catch_up.opened", "chunk.after",
-    "chunk.before",    "chunk.bounded",  "compare.ended",    "compare.flushed", "compare.range",
-    "dry_run.flushed", "lease.acquired", "repair.after",     "replay.ended",    "settle.after",
-    "settle.before",   "start.before",   "start.registered", "twin.built",      "twin.intent",
+    "archive.chunk",   "archive.replay",   "catch_up.before", "catch_up.opened", "chunk.after",
+    "chunk.before",    "chunk.bounded",    "compare.ended",   "compare.flushed", "compare.range",
+    "dry_run.flushed", "lease.acquired",   "redrive.opened",  "redrive.opening", "repair.after",
+    "replay.ended",    "settle.after",     "settle.before",   "split.after",     "split.before",
+    "start.before",    "start.registered", "sweep.slice",     "twin.built",      "twin.intent",
     "units.planned",
 });
 

@@ -195,6 +195,32 @@ void Runner::settle_once() {
   }
 }
 
+// nullopt: undone for a reason that passes.
+std::optional<StepResult> Runner::guarded(const Migration& m, const std::function<StepResult()>& step) {
+  try {
+    watch_fingerprint(m);
+    return step();
+  } catch (const Error& error) {
+    check();
+    if (error.is_transient()) {
+      log::write(log::Level::info, "step_undone", {{"sqlstate", error.sqlstate()}});
+      std::this_thread::sleep_for(milliseconds(200));
+      return std::nullopt;
+    }
+    if (!fails_the_phase(error)) throw;
+    const auto cause = cause_of(error, m);
+    fail(m, cause.message());
+    throw as_failed_phase(cause);
+  }
+}
+
+// A worker process met what fails the phase, and said so under our token.
+void Runner::require_not_failed(const Migration& m) {
+  if (m.row.status != Status::failed) return;
+  check();
+  throw Error(ErrorCode::phase_failed, m.row.reason, "see 'crossfade status " + m.row.name + "'", m.row.name);
+}
+
 void Runner::settle_one(const MigrationId& id) {
   auto m = load(id);
   const auto handler = make_phase_handler(m.row.phase);
@@ -203,24 +229,15 @@ void Runner::settle_one(const MigrationId& id) {
   last_fingerprint_ = {};
   while (m.row.status != Status::settled) {
     check();
+    require_not_failed(m);
     if (m.row.status == Status::paused) hold_while_paused();
     cache_.put_phase(setup_.id, {m.row.phase, m.row.epoch, env_.token});
-    StepResult result;
-    try {
-      watch_fingerprint(m);
-      result = handler->step(env_, m, kSlice);
-    } catch (const Error& error) {
-      check();
-      if (error.is_transient()) {
-        log::write(log::Level::info, "step_undone", {{"sqlstate", error.sqlstate()}});
-        std::this_thread::sleep_for(milliseconds(200));
-        continue;
-      }
-      if (!fails_the_phase(error)) throw;
-      const auto cause = cause_of(error, m);
-      fail(m, cause.message());
-      throw as_failed_phase(cause);
-    }
+    const auto done = guarded(m, [&] {
+      const auto again = redriver_.step(env_, m, kSlice);
+      return again ? *again : handler->step(env_, m, kSlice);
+    });
+    if (!done) continue;
+    const auto& result = *done;
     switch (result.kind) {
       case StepResult::Kind::again:
         std::this_thread::sleep_for(result.pause);

@@ -11,6 +11,7 @@
 #include "hooks.hpp"
 #include "lease_keeper.hpp"
 #include "open_request.hpp"
+#include "redrive.hpp"
 #include "transition.hpp"
 
 namespace crossfade {
@@ -43,6 +44,8 @@ class Runner {
   void advance(const WaitUntil& wait = std::nullopt);
   void go_back();
   void reinstall_backward_capture();
+  // Sweeps again and ends; the phase is running then, and settles with the next settle(). The passes it made.
+  std::vector<PassRow> redrive(const RedriveOptions& options);
   // The after hook that a runner before this one still owes.
   void run_owed_hook();
 
@@ -60,6 +63,9 @@ class Runner {
   void fail(const Migration& migration, const std::string& reason);
   Migration load(const MigrationId& id);
   void settle_one(const MigrationId& id);
+  std::optional<StepResult> guarded(const Migration& migration, const std::function<StepResult()>& step);
+  void require_not_failed(const Migration& migration);
+  void finish_redrives();
   void follow_progress(const Migration& migration);
   Error cause_of(const Error& error, const Migration& migration);
   void repeat(const Migration& migration, const std::function<StepResult()>& step);
@@ -80,6 +86,7 @@ class Runner {
   std::atomic<bool> stop_{false}, interruptible_{false};
   LeaseKeeper keeper_;
   PhaseEnv env_;
+  Redriver redriver_;
   std::optional<OpenRequest> request_;  // while a phase change is asked for
   std::optional<Phase> hooked_for_;     // its before hook has said yes
   std::string told_;                    // what it waits for, as the listener heard it last

@@ -51,7 +51,7 @@ void add_work(SqlSession& session, const MigrationRow& row, StatusReport& report
       "clock_timestamp()) - began_at)"
       " FROM crossfade.pass WHERE migration_id = $1 AND state <> 'void' AND (kind = $2 OR ($2 = 'compare' "
       "AND kind = 'replay')"
-      " OR ($2 = 'backfill' AND kind = 'catch_up'))"
+      " OR ($2 = 'backfill' AND kind = 'catch_up') OR (kind = 'redrive' AND state = 'running'))"
       " ORDER BY id DESC LIMIT 1",
       {row.id.text, kind});
   if (pass.empty()) return;
@@ -59,7 +59,7 @@ void add_work(SqlSession& session, const MigrationRow& row, StatusReport& report
   const auto found = text_of(pass[0][1]);
   const double seconds = double_of(pass[0][5]);
   report.pass = found;
-  if (found == "backfill" || found == "catch_up" || found == "replay") {
+  if (found == "backfill" || found == "catch_up" || found == "replay" || found == "redrive") {
     // A catch_up has no units: those of its backfill are shown, which are all done.
     const auto backfill = found == "catch_up" ? newest_pass(session, row.id, "backfill") : std::nullopt;
     const auto totals = unit_totals(session, backfill ? backfill->id : id);
@@ -88,16 +88,20 @@ void add_work(SqlSession& session, const MigrationRow& row, StatusReport& report
 
 // Whom PostgreSQL knows to hold a unit, with what each of them told Redis.
 void add_workers(SqlSession& session, CursorCache& cache, const MigrationRow& row, StatusReport& report) {
-  if (!row.lease_live) return;
+  const auto leader = row.leader.value_or(row.id);
+  if (!row.leader) report.processes = live_workers(session, leader);
   const auto holders = session.exec(
-      "SELECT u.lease_pid, u.number FROM crossfade.unit u JOIN crossfade.pass p ON p.id = u.pass_id"
+      "SELECT u.lease_pid, u.number, (SELECT substring(a.application_name from '/work-([0-9]+)-')"
+      " FROM pg_stat_activity a WHERE a.pid = u.lease_pid) FROM crossfade.unit u JOIN crossfade.pass p ON "
+      "p.id = u.pass_id"
       " WHERE p.migration_id = $1 AND p.state = 'running' AND NOT u.done AND u.lease_runner = $2"
       " AND u.lease_until > clock_timestamp()"
       " AND EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = u.lease_pid) ORDER BY u.number",
       {row.id.text, row.token.text});
   for (const auto& holder : holders.rows) {
     StatusReport::Worker worker{
-        static_cast<int>(int_of(holder[0])), static_cast<int>(int_of(holder[1])), {}, {}};
+        static_cast<int>(int_of(holder[0])), static_cast<int>(int_of(holder[1])), {}, {}, {}};
+    if (holder[2]) worker.process = int_of(holder[2]);
     if (const auto beat = cache.get_heartbeat(row.id, std::to_string(worker.pid), row.token)) {
       worker.rate_rows_per_second = beat->rows_per_second;
       worker.since = beat->since;
@@ -369,12 +373,26 @@ nlohmann::ordered_json pace_json(const StatusReport::Pace& pace) {
 }  // namespace
 
 std::string to_json(const StatusReport& r) {
-  nlohmann::ordered_json j, workers = nlohmann::ordered_json::array();
+  nlohmann::ordered_json j, workers = nlohmann::ordered_json::array(),
+                            processes = nlohmann::ordered_json::array();
   for (const auto& worker : r.workers) {
     workers.push_back({{"pid", worker.pid},
                        {"unit", worker.unit},
                        {"rate_rows_per_second", nullable(worker.rate_rows_per_second)},
-                       {"since", nullable(worker.since)}});
+                       {"since", nullable(worker.since)},
+                       {"process", nullable(worker.process)}});
+  }
+  for (const auto& process : r.processes) {
+    processes.push_back({{"id", process.id},
+                         {"operator", process.operator_name},
+                         {"host", process.host},
+                         {"process_id", process.process_id},
+                         {"pid", process.pid},
+                         {"version", process.version},
+                         {"threads", process.threads},
+                         {"state", process.state},
+                         {"since", process.since},
+                         {"seen_seconds", process.seen_seconds}});
   }
   j["migration"] = r.migration;
   j["id"] = r.id;
@@ -439,6 +457,7 @@ std::string to_json(const StatusReport& r) {
   j["pass"] = r.pass.empty() ? nlohmann::json() : nlohmann::json(r.pass);
   j["set_aside"] = r.set_aside;
   j["workers"] = workers;
+  j["processes"] = processes;
   return j.dump();
 }
 

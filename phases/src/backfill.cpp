@@ -11,13 +11,13 @@
 
 #include "crossfade/core/log.hpp"
 #include "crossfade/core/state_store.hpp"
+#include "crossfade/phases/paced_sweep.hpp"
 #include "crossfade/shadow/capture.hpp"
 #include "crossfade/shadow/dependents.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/rejects.hpp"
 #include "crossfade/shadow/units.hpp"
-#include "paced_sweep.hpp"
 
 namespace crossfade {
 

@@ -6,12 +6,12 @@
 
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/state_store.hpp"
+#include "crossfade/phases/paced_sweep.hpp"
 #include "crossfade/shadow/dependents.hpp"
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/rejects.hpp"
 #include "crossfade/shadow/twins.hpp"
 #include "crossfade/shadow/units.hpp"
-#include "paced_sweep.hpp"
 
 namespace crossfade {
 

@@ -1,6 +1,9 @@
-#include "paced_sweep.hpp"
+#include "crossfade/phases/paced_sweep.hpp"
 
 #include <thread>
+
+#include "crossfade/core/failpoint.hpp"
+#include "crossfade/core/worker_rows.hpp"
 
 namespace crossfade {
 
@@ -19,6 +22,8 @@ SweepState run_paced(PhaseEnv& env, const Migration& m, Sweep& sweep, std::uniqu
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     order = governor->order();
   }
+  sweep.share_rate_with(live_worker_threads(env.session, m.row.leader.value_or(m.row.id)));
+  failpoint::hit("sweep.slice");
   auto paced = tuning;
   paced.rows_per_second = order.limit(tuning);
   return sweep.run(paced, slice, env.stop);

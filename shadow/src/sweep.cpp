@@ -1,5 +1,6 @@
 #include "crossfade/shadow/sweep.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <thread>
 
@@ -25,12 +26,25 @@ std::string Sweep::waiting_for() const {
   return waiting_for_;
 }
 
+// Redis has one bucket for all processes. Without it each takes its part: rate divided by live workers.
+void Sweep::set_pace(const Tuning& tuning) {
+  const auto everybody = tuning.workers + threads_elsewhere_;
+  bool one_bucket = true;
+  if (threads_elsewhere_ > 0 && tuning.rows_per_second > 0) {
+    const std::scoped_lock lock(cache_mutex_);
+    one_bucket = cache_.state() == CacheState::connected;
+  }
+  if (one_bucket) return pace_.set_limit(tuning.rows_per_second, everybody);
+  pace_.set_limit(std::max<std::int64_t>(tuning.rows_per_second * tuning.workers / everybody, 1),
+                  tuning.workers);
+}
+
 SweepState Sweep::run(const Tuning& tuning, std::chrono::milliseconds slice, const std::atomic<bool>& stop) {
   {
     const std::scoped_lock lock(waiting_mutex_);
     waiting_for_.clear();
   }
-  pace_.set_limit(tuning.rows_per_second, tuning.workers);
+  set_pace(tuning);
   const auto wanted = static_cast<std::size_t>(tuning.workers);
   while (workers_.size() < wanted) {
     workers_.push_back(std::make_unique<SweepWorker>(*this, static_cast<int>(workers_.size()) + 1));

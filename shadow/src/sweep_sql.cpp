@@ -144,35 +144,6 @@ std::string chunk_sql(const Migration& m, const QualifiedName& table, ChunkWay w
   return sql + fmt::format(kTail, fmt::arg("parked", parked), fmt::arg("rejected", rejected));
 }
 
-// Why a takeover need not wait for the leases of the runner before it. A lease only keeps two workers of one
-// runner apart; what keeps an old runner's worker from writing is the fence. Its chunk either holds the unit
-// row when we look (SKIP LOCKED passes over it until the chunk is over, and the next claim reads the
-// watermark that it committed), or finds another lease token when it locks the row, and then writes neither
-// rows nor watermark, even if its snapshot is from before the takeover. So a unit whose lease was taken under
-// another token is free at once. The token is read as the claim begins: a claim of an old runner that began
-// just before the takeover may still take a unit away from us. Our next chunk there finds another lease
-// token, writes nothing, and we claim the unit again.
-std::string claim_unit_sql() {
-  // Started units first, so that leases are few and bounds are reached; the rest in an order that spreads
-  // writes.
-  return "WITH runner AS MATERIALIZED (SELECT m.token FROM crossfade.migration m WHERE m.id = $2::uuid"
-         " AND m.token = $3::uuid),"
-         " free AS (SELECT u.pass_id, u.number FROM crossfade.unit u WHERE u.pass_id = $1::bigint AND "
-         "NOT u.done AND EXISTS (SELECT FROM runner)"
-         " AND (u.lease_until IS NULL OR u.lease_until < clock_timestamp()"
-         "  OR u.lease_runner IS DISTINCT FROM $3::uuid"
-         "  OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = u.lease_pid"
-         "                 AND coalesce(a.backend_start, u.lease_backend_start) = u.lease_backend_start))"
-         " ORDER BY u.watermark IS NULL, hashint4(u.number) LIMIT 1 FOR UPDATE SKIP LOCKED)"
-         " UPDATE crossfade.unit u SET lease_token = gen_random_uuid(), lease_runner = $3::uuid,"
-         " lease_pid = pg_backend_pid(),"
-         " lease_backend_start = (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = "
-         "pg_backend_pid()),"
-         " lease_until = clock_timestamp() + interval '15 s' FROM free f"
-         " WHERE u.pass_id = f.pass_id AND u.number = f.number"
-         " RETURNING u.number, u.low, u.high, u.watermark, u.lease_token, u.relation";
-}
-
 std::string write_row_sql(const Migration& m, const QualifiedName& table, RowOf row) {
   const auto p = pieces(m, table, "", "");
   const auto equals = key_equals_sql(m.binding.key, "t", "$5::text[]");

@@ -22,10 +22,6 @@ enum class ChunkWay {
 
 std::string chunk_sql(const Migration& migration, const QualifiedName& table, ChunkWay way, bool low_is_open);
 
-// Claims one unit for a runner: $1 pass, $2 migration id, $3 token of the runner. Result: number, low, high,
-// watermark, lease token, relation (oid) whose rows it sweeps.
-std::string claim_unit_sql();
-
 // One row by key, whatever its unit, parked or rejected. $1 … $4 as above, $5 key (text[]); a leftover also
 // $6 pass and $7 unit, and is taken off the list in the same statement.
 // Result: fence held, rows that exist, rows written. Waits at most lock_timeout while it holds nothing.

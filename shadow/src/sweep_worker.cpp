@@ -12,6 +12,8 @@
 #include "crossfade/core/log.hpp"
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/rejects.hpp"
+#include "unit_claim.hpp"
+#include "unit_split.hpp"
 
 namespace crossfade {
 
@@ -58,6 +60,31 @@ bool SweepWorker::claim() {
   unit.since = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   unit_ = std::move(unit);
   return true;
+}
+
+// Nobody has a unit to spare: whoever holds a large one is asked to give a part of it away.
+void SweepWorker::ask_for_part() {
+  if (sweep_.pass_.kind == "catch_up") return;
+  try {
+    session_->exec_prepared(ask_for_split_sql(), {std::to_string(sweep_.pass_.id),
+                                                  sweep_.migration_.row.id.text, sweep_.token_.text});
+  } catch (const Error& error) {
+    // A chunk had the row for longer than we wait.
+    if (!error.is_transient()) throw;
+  }
+}
+
+// Between two chunks of ours.
+void SweepWorker::give_part_away() {
+  try {
+    const auto bound =
+        split_when_asked(*session_, sweep_.migration_, table(), sweep_.token_, sweep_.pass_,
+                         {unit_->number, unit_->relation, unit_->lease, unit_->watermark,
+                          unit_->watermark ? unit_->watermark : unit_->low, unit_->high});
+    if (bound) unit_->high = *bound;
+  } catch (const Error& error) {
+    if (!error.is_transient()) throw;
+  }
 }
 
 SqlParams SweepWorker::chunk_params(const Key& upper, bool reaches_bound) const {
@@ -317,6 +344,7 @@ SweepState SweepWorker::run(const Tuning& tuning, Clock::time_point deadline, co
   halt_ = &halt;
   max_rejects_ = tuning.max_rejects;
   chunk_target_ = tuning.chunk_target;
+  bool looked_for_others = false;
   while (!stop && !halt && Clock::now() < deadline) {
     try {
       // A debt of the slice before is paid first; a raised limit forgives it within one slice.
@@ -327,6 +355,7 @@ SweepState SweepWorker::run(const Tuning& tuning, Clock::time_point deadline, co
       }
       if (!session_) open_session();
       if (!unit_ && !claim()) {
+        ask_for_part();
         // What a backfill set aside is left to the catch_up that follows it.
         const auto step = sweep_.pass_.kind == "backfill" ? Step::nothing_left : drain_leftovers();
         if (step == Step::held) return SweepState::held;
@@ -334,6 +363,11 @@ SweepState SweepWorker::run(const Tuning& tuning, Clock::time_point deadline, co
         if (step == Step::nothing_left) return SweepState::at_bounds;
         if (step == Step::try_again) wait(milliseconds(100), deadline);
         continue;
+      }
+      // Once in a slice: whoever asks waits longer than that for its unit anyway.
+      if (!looked_for_others) {
+        looked_for_others = true;
+        give_part_away();
       }
       beat();
       rows_of_chunk_ = 0;

@@ -39,6 +39,8 @@ class SweepWorker {
 
   void open_session();
   bool claim();
+  void ask_for_part();
+  void give_part_away();
   Step step();
   Step chunk(ChunkWay way, const Key& upper, bool reaches_bound);
   Step on_transient(const Error& error, bool single_row);

@@ -6,6 +6,7 @@
 #include "support/live_writers.hpp"
 #include "support/migration_fixture.hpp"
 #include "sweep_sql.hpp"
+#include "unit_claim.hpp"
 
 namespace crossfade::test {
 namespace {

@@ -77,6 +77,9 @@ TEST(CliTest, UsageErrorsHaveStatusTwoInTextAndJson) {
   error_of({"compare", "a", "--all"}, ErrorCode::usage_error);
   error_of({"machine", "--dot", "--mermaid"}, ErrorCode::usage_error);
   error_of({"redrive", "a"}, ErrorCode::usage_error);
+  error_of({"redrive", "a", "--all", "--unit", "3"}, ErrorCode::usage_error);
+  error_of({"redrive", "a", "--all", "--to", "3"}, ErrorCode::usage_error);
+  error_of({"work", "a", "--workers", "65"}, ErrorCode::usage_error);
   error_of({"completion", "tcsh"}, ErrorCode::usage_error);
   error_of({"status", "No Name"}, ErrorCode::usage_error);
   error_of({"status", "a", "--id", "7"}, ErrorCode::usage_error);
@@ -117,9 +120,6 @@ TEST(CliTest, AnAcceptanceNeedsAnIdThatMayBeAcceptedAndAReason) {
 }
 
 TEST(CliTest, WhatIsNotBuiltYetIsRefused) {
-  error_of({"work", "a"}, ErrorCode::not_supported_yet);
-  error_of({"redrive", "a", "--all"}, ErrorCode::not_supported_yet);
-  error_of({"redrive", "a", "--unit", "3"}, ErrorCode::not_supported_yet);
   error_of({"list", "--read-dsn", "host=replica"}, ErrorCode::not_supported_yet);
 }
 

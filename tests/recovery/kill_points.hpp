@@ -27,7 +27,7 @@ inline const std::vector<std::string> kAtStart{"start.before", "start.registered
 inline const std::vector<std::string> kInEveryPhase{"lease.acquired", "settle.before", "settle.after"};
 inline const std::vector<std::string> kInDryRun{"dry_run.flushed"};
 inline const std::vector<std::string> kInChunk{"chunk.before", "chunk.bounded", "chunk.after"};
-inline const std::vector<std::string> kInBackfill{"units.planned"};
+inline const std::vector<std::string> kInBackfill{"units.planned", "sweep.slice"};
 inline const std::vector<std::string> kAtLeftovers{"catch_up.before", "catch_up.opened"};
 inline const std::vector<std::string> kInDualWrite{"twin.intent", "twin.built"};
 inline const std::vector<std::string> kInCompare{"units.planned", "chunk.after",     "replay.ended",
@@ -36,5 +36,8 @@ inline const std::vector<std::string> kInSwitched{"compare.range", "compare.flus
 // At which ArchiveTest kills.
 inline const std::vector<std::string> kInArchive{"archive.chunk", "archive.replay"};
 inline const std::vector<std::string> kInRepair{"repair.after"};
+// At which WorkersTest and RedriveTest kill.
+inline const std::vector<std::string> kInSplit{"split.before", "split.after"};
+inline const std::vector<std::string> kInRedrive{"redrive.opening", "redrive.opened"};
 
 }  // namespace crossfade::test

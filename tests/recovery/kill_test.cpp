@@ -223,8 +223,9 @@ TEST_F(KillTest, AfterEachRepairedRow) {
 
 TEST_F(KillTest, EveryFailpointOfTheProgramIsAmongThem) {
   std::set<std::string> killed_at;
-  for (const auto* points : {&kAtStart, &kInEveryPhase, &kInDryRun, &kInChunk, &kInBackfill, &kAtLeftovers,
-                             &kInDualWrite, &kInCompare, &kInSwitched, &kInArchive, &kInRepair}) {
+  for (const auto* points :
+       {&kAtStart, &kInEveryPhase, &kInDryRun, &kInChunk, &kInBackfill, &kAtLeftovers, &kInDualWrite,
+        &kInCompare, &kInSwitched, &kInArchive, &kInRepair, &kInSplit, &kInRedrive}) {
     killed_at.insert(points->begin(), points->end());
   }
   for (const auto* way : {&kThere, &kBack}) {

@@ -7,6 +7,7 @@
 
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/failpoint.hpp"
+#include "crossfade/core/state_schema.hpp"
 
 namespace crossfade {
 
@@ -29,7 +30,7 @@ std::optional<Token> try_acquire(SqlSession& session, const MigrationId& id, con
           " epoch = epoch + CASE WHEN lease_until IS NULL THEN 0 ELSE 1 END,"
           " runner_pid = pg_backend_pid(), runner_backend_start ="
           " (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()),"
-          " runner_host = $2, runner_operator = $3, stop_requested = false,"
+          " runner_host = $2, runner_operator = $3, runner_version = $5, stop_requested = false,"
           " lease_until = clock_timestamp() + $4::interval"
           " WHERE m.id = $1 AND (m.lease_until IS NULL OR m.lease_until < clock_timestamp() OR {} OR {})"
           " RETURNING m.id, m.token),"
@@ -37,7 +38,7 @@ std::optional<Token> try_acquire(SqlSession& session, const MigrationId& id, con
           " WHERE m.leader_id = t.id)"
           " SELECT token FROM taken",
           force == Force::yes ? "true" : "false", kHolderGone),
-      {id.text, host, operator_name, fmt::format("{} s", kLeaseLength.count())});
+      {id.text, host, operator_name, fmt::format("{} s", kLeaseLength.count()), crossfade_version()});
   if (taken.empty()) return std::nullopt;
   return Token{text_of(taken[0][0])};
 }

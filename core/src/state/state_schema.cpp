@@ -50,6 +50,7 @@ CREATE TABLE crossfade.migration (
   runner_backend_start timestamptz,
   runner_host text,
   runner_operator text,
+  runner_version text,
   lease_until timestamptz
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX migration_open_name ON crossfade.migration (name)
@@ -112,7 +113,8 @@ CREATE INDEX pause_of_migration ON crossfade.pause (migration_id, id);
 CREATE TABLE crossfade.pass (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   migration_id uuid NOT NULL REFERENCES crossfade.migration,
-  kind text NOT NULL CHECK (kind IN ('profile', 'backfill', 'catch_up', 'replay', 'compare')),
+  kind text NOT NULL CHECK (kind IN ('profile', 'backfill', 'catch_up', 'replay', 'redrive',
+                                     'compare')),
   direction text NOT NULL DEFAULT 'forward' CHECK (direction IN ('forward', 'backward')),
   state text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'ended', 'void')),
   began_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -142,6 +144,7 @@ CREATE TABLE crossfade.unit (
   lease_runner uuid,
   lease_pid integer,
   lease_backend_start timestamptz,
+  split text CHECK (split IN ('wanted', 'refused')),
   PRIMARY KEY (pass_id, number)
 ) WITH (fillfactor = 40);
 CREATE TABLE crossfade.leftover (
@@ -255,6 +258,22 @@ CREATE TABLE crossfade.pace (
   signals jsonb NOT NULL DEFAULT '[]',
   at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
+CREATE TABLE crossfade.worker (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  migration_id uuid NOT NULL REFERENCES crossfade.migration,
+  host text NOT NULL,
+  operator text NOT NULL,
+  process_id integer NOT NULL,
+  pid integer NOT NULL,
+  backend_start timestamptz NOT NULL,
+  version text NOT NULL,
+  spec_hash text NOT NULL,
+  threads integer NOT NULL,
+  state text NOT NULL DEFAULT '',
+  since timestamptz NOT NULL DEFAULT clock_timestamp(),
+  last_seen timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 50);
+CREATE INDEX worker_of_migration ON crossfade.worker (migration_id);
 GRANT USAGE ON SCHEMA crossfade TO PUBLIC;
 )sql";
 

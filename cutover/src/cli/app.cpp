@@ -37,6 +37,7 @@ struct Arguments {
   DiffsArguments diffs;
   RejectsArguments rejects;
   RedriveArguments redrive;
+  WorkArguments work;
   bool dot = false, mermaid = false, markdown = false;
   std::string shell;
 };
@@ -198,8 +199,11 @@ void Parser::add_steering_verbs() {
   CLI::App* tune = add_named_verb("tune", group, "Change how it runs, at any time", args_->tune.name,
                                   [a = args_](const Command& c) { return run_tune(c, a->tune); });
   tune->add_option("KEY=VALUE", args_->tune.settings, "Settings; all are taken or none")->type_name("");
-  add_named_verb("work", group, "One more worker process, on any host", args_->name.name,
-                 [a = args_](const Command& c) { return run_work(c, a->name); });
+  CLI::App* work = add_named_verb("work", group, "One more worker process, on any host", args_->work.name,
+                                  [a = args_](const Command& c) { return run_work(c, a->work); });
+  work->add_option("--workers", args_->work.workers, "Threads of this process [the tuning key workers]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 64));
 }
 
 void Parser::add_checking_verbs() {
@@ -227,6 +231,8 @@ void Parser::add_checking_verbs() {
                                      [a = args_](const Command& c) { return run_redrive(c, a->redrive); });
   redrive->add_option("--unit", args_->redrive.unit, "Number of the unit")->type_name("N");
   redrive->add_flag("--all", args_->redrive.all, "All units");
+  redrive->add_option("--from", args_->redrive.from, "Keys from this one on")->type_name("KEY");
+  redrive->add_option("--to", args_->redrive.to, "Keys up to this one")->type_name("KEY");
   add_named_verb("recapture", group, "Create the capture anew after a foreign change", args_->name.name,
                  [a = args_](const Command& c) { return run_recapture(c, a->name); });
 }

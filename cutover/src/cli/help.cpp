@@ -58,7 +58,10 @@ constexpr VerbHelp kHelp[] = {
      "  crossfade tune accounts_balance_bigint\n"
      "  crossfade tune accounts_balance_bigint rows_per_second=2000 workers=4\n",
      "Without KEY=VALUE: all keys. In force within two seconds, within one with Redis.\n"},
-    {"work", "  crossfade work accounts_balance_bigint\n", "Refused by this version.\n"},
+    {"work",
+     "  crossfade work accounts_balance_bigint\n  crossfade work accounts_balance_bigint --workers 8\n",
+     "Takes units of the sweep that another host's next runs, and waits while nobody runs it. Ends with\n"
+     "status 0 when the phase has nothing to sweep any more. Kill it whenever you like.\n"},
     {"compare", "  crossfade compare accounts_balance_bigint\n  crossfade compare --all\n",
      "Ends with status 4 when rows differ.\n"},
     {"diffs",
@@ -70,7 +73,11 @@ constexpr VerbHelp kHelp[] = {
      "  crossfade rejects accounts_balance_bigint --retry\n",
      "Correct the rows in the table, then --retry.\n"},
     {"misfits", "  crossfade misfits accounts_balance_bigint\n", ""},
-    {"redrive", "  crossfade redrive accounts_balance_bigint --unit 7\n", "Refused by this version.\n"},
+    {"redrive",
+     "  crossfade redrive accounts_balance_bigint --unit 7\n"
+     "  crossfade redrive accounts_balance_bigint --from 1000 --to 2000\n"
+     "  crossfade redrive accounts_balance_bigint --all\n",
+     "Writes the rows that differ and no others; comparisons are void. --from and --to are included.\n"},
     {"recapture", "  crossfade recapture accounts_balance_bigint\n",
      "After somebody changed a trigger or function of the capture; sweeps and compares again.\n"},
     {"findings", "  crossfade findings\n", ""},

@@ -194,6 +194,12 @@ std::string status_text(const StatusReport& report, const Style& style) {
   screen.line("moving", movement(report, style));
   if (!report.runner.empty()) screen.line("runner", one_line(report.runner));
   if (report.units.total > 0 || report.rows.done > 0) screen.line("work", work(report));
+  for (const WorkerRow& process : report.processes) {
+    screen.line("worker", one_line(fmt::format("{} on {}, process {}, {} since {}: {}", process.operator_name,
+                                               process.host, process.process_id,
+                                               counted(process.threads, "thread", "threads"),
+                                               short_time(process.since), process.state)));
+  }
   screen.line("problems", problems(report, style));
   for (const std::string* command :
        {&report.commands.rejects, &report.commands.misfits, &report.commands.diffs}) {

@@ -91,12 +91,17 @@ struct RejectsArguments {
 };
 int run_rejects(const Command& command, const RejectsArguments& arguments);
 
-// Verbs that this version refuses with not_supported_yet.
-int run_work(const Command& command, const NameArguments& arguments);
+struct WorkArguments {
+  std::string name;
+  int workers = 0;
+};
+int run_work(const Command& command, const WorkArguments& arguments);
+
 struct RedriveArguments {
   std::string name;
   std::optional<int> unit;
   bool all = false;
+  std::optional<std::string> from, to;
 };
 int run_redrive(const Command& command, const RedriveArguments& arguments);
 

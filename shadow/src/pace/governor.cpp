@@ -34,9 +34,8 @@ constexpr const char* kWork =
     "SELECT coalesce((SELECT sum(u.rows_read) FROM crossfade.unit u WHERE u.pass_id = p.id), 0)::bigint"
     " + p.rows_read, CASE WHEN c.reltuples > 0 THEN c.reltuples::bigint END, p.id"
     " FROM crossfade.pass p LEFT JOIN pg_class c ON c.oid = $2::oid"
-    " WHERE p.migration_id = $1::uuid AND p.state = 'running' AND p.kind IN ('backfill', 'catch_up', "
-    "'replay')"
-    " ORDER BY p.id DESC LIMIT 1";
+    " WHERE p.migration_id = $1::uuid AND p.state = 'running' AND p.kind IN ('backfill',"
+    " 'catch_up', 'replay', 'redrive') ORDER BY p.id DESC LIMIT 1";
 
 // The row that was written last, found as the application finds it.
 std::string canary_sql(const Migration& migration, const QualifiedName& table) {

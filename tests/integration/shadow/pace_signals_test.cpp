@@ -57,8 +57,8 @@ TEST_F(PaceSignalTest, SessionsThatWaitForOurWorkersAreCounted) {
   EXPECT_EQ(only(signal.read(session, tuning, now())).pressure, 0)
       << "no unit is leased to it: it is not ours";
   sql("INSERT INTO crossfade.pass (migration_id, kind) SELECT id, 'backfill' FROM crossfade.migration");
-  sql("INSERT INTO crossfade.unit (pass_id, number, high, lease_pid, lease_until)"
-      " SELECT id, 1, '{9}', $1::integer, clock_timestamp() + interval '1 h' FROM crossfade.pass",
+  sql("INSERT INTO crossfade.unit (pass_id, number, relation, high, lease_pid, lease_until)"
+      " SELECT id, 1, 1, '{9}', $1::integer, clock_timestamp() + interval '1 h' FROM crossfade.pass",
       {std::to_string(worker.backend_pid())});
   wait_until_pressure([&] { return signal.read(session, tuning, now()); }, [](double p) { return p == 1; });
   // Behind the first in the queue for the row is behind us, too; for another lock it is not.

@@ -50,6 +50,8 @@ std::string_view expected_name(ErrorCode code) {
     NAME_OF(request_cancelled)
     NAME_OF(trigger_fails)
     NAME_OF(hook_failed)
+    NAME_OF(worker_mismatch)
+    NAME_OF(unknown_unit)
     NAME_OF(phase_failed)
     NAME_OF(statement_failed)
     NAME_OF(too_many_rejects)
@@ -79,6 +81,7 @@ int expected_exit(int number) {
   if (number < 80) return 5;
   if (number < 90) return 6;
   if (number < 100) return 7;
+  if (number >= 110) return 3;
   return 130;
 }
 

@@ -73,6 +73,9 @@ enum class ErrorCode : int {
   outcome_unknown = 90,
   // exit 130
   interrupted = 100,
+  // exit 3 again: its tens are full
+  worker_mismatch = 110,
+  unknown_unit = 111,
 };
 
 enum class Disposition {

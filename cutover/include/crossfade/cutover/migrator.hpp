@@ -24,6 +24,7 @@
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/cutover/plan_report.hpp"
 #include "crossfade/cutover/status_report.hpp"
+#include "crossfade/cutover/sweep_options.hpp"
 #include "crossfade/shadow/comparator.hpp"
 #include "crossfade/shadow/profile.hpp"
 #include "crossfade/shadow/rejects.hpp"
@@ -127,6 +128,14 @@ class Migrator {
   // `until` repeats. Throws the guard's Error when it is not ready, busy, superseded, interrupted.
   PhaseReport next(const MigrationRef& ref, const NextOptions& options = {});
   PhaseReport rollback(const MigrationRef& ref, const RollbackOptions& options = {});
+
+  // One more worker process: takes part in the sweeps of another process's run until there is nothing to
+  // sweep in the phase any more; waits, and says for what, as long as nobody runs it or it is held. Throws
+  // worker_mismatch, interrupted, and what ends a sweep.
+  WorkReport work(const MigrationRef& ref, const WorkOptions& options = {});
+  // Sweeps again, before the switch: writes what differs and nothing else; comparisons are void. Throws
+  // illegal_transition in another phase, paused, unknown_unit, busy, and what ends a sweep.
+  RedriveReport redrive(const MigrationRef& ref, const RedriveOptions& options);
 
   StatusReport status(const MigrationRef& ref);
   std::vector<StatusReport> list();  // brief: no readiness is computed

@@ -9,6 +9,7 @@
 
 #include "crossfade/core/phase.hpp"
 #include "crossfade/core/phase_request.hpp"
+#include "crossfade/core/worker_rows.hpp"
 
 namespace crossfade {
 
@@ -34,8 +35,10 @@ struct StatusReport {
     int unit = 0;
     std::optional<double> rate_rows_per_second;
     std::optional<std::string> since;
+    std::optional<std::int64_t> process;  // the id of its process, when it is not the runner's
   };
   std::vector<Worker> workers;
+  std::vector<WorkerRow> processes;  // that joined with `work`; the runner is not among them
   double rate_rows_per_second = 0;
   std::optional<std::pair<std::int64_t, std::int64_t>> eta_seconds;
   struct Signal {  // of the pace

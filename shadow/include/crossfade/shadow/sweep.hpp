@@ -45,6 +45,9 @@ class Sweep {
   // later).
   SweepState run(const Tuning& tuning, std::chrono::milliseconds slice, const std::atomic<bool>& stop);
 
+  // Threads of other processes that sweep the same migration: they take their part of the rate.
+  void share_rate_with(int threads_elsewhere) { threads_elsewhere_ = threads_elsewhere; }
+
   // Since construction, for progress lines.
   std::int64_t rows_seen() const { return rows_seen_; }
   std::int64_t rows_written() const { return rows_written_; }
@@ -61,7 +64,9 @@ class Sweep {
   Connect connect_;
   CursorCache& cache_;
   std::mutex cache_mutex_;
+  void set_pace(const Tuning& tuning);
   Pace pace_;
+  int threads_elsewhere_ = 0;
   std::vector<std::unique_ptr<SweepWorker>> workers_;
   std::atomic<std::int64_t> rows_seen_{0}, rows_written_{0};
   mutable std::mutex waiting_mutex_;
