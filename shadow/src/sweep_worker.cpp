@@ -25,6 +25,11 @@ namespace {
 constexpr int kMostReconnects = 5;
 constexpr std::chrono::seconds kBeat{1};
 
+// Lost, or not got: a backend may go away before it has answered for the first time.
+bool is_of_connection(const Error& error) {
+  return error.code() == ErrorCode::connection_lost || error.code() == ErrorCode::server_unreachable;
+}
+
 SqlValue nullable(const std::optional<Key>& key) { return key ? SqlValue(array_literal(*key)) : SqlValue(); }
 
 }  // namespace
@@ -381,7 +386,7 @@ SweepState SweepWorker::run(const Tuning& tuning, Clock::time_point deadline, co
         wait(std::chrono::ceil<milliseconds>(not_before_ - Clock::now()), deadline);
       }
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::connection_lost || ++reconnects_ > kMostReconnects) throw;
+      if (!is_of_connection(error) || ++reconnects_ > kMostReconnects) throw;
       // The unit's row tells whether the lost chunk was committed; the next claim reads it.
       session_.reset();
       unit_.reset();
