@@ -328,7 +328,6 @@ PhaseReport Migrator::rollback(const MigrationRef& ref, const RollbackOptions& o
   auto setup = impl_->runner_setup(row, stop_);
   setup.patience = std::chrono::seconds(10);
   setup.contention = Contention::take_over;
-  setup.confirmation = row.name;
   setup.accepted = options.accept;
   Runner runner(std::move(setup));
   runner.run_owed_hook();

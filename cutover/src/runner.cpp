@@ -132,7 +132,8 @@ void Runner::follow_progress(const Migration& m) {
 
 // One that fails stops all of them: they change their phase together or not at all.
 void Runner::fail(const Migration& m, const std::string& why) {
-  const auto reason = m.row.leader ? m.row.table.display() + ": " + why : why;
+  const auto table = m.row.table.display();
+  const auto reason = m.row.leader && !why.starts_with(table + ": ") ? table + ": " + why : why;
   change_status(session_, setup_.id, Event::fail, reason, env_.token);
   // The error that is thrown next tells it to a person; this is for the log.
   log::write(log::Level::info, "phase_failed", {{"reason", reason}});
