@@ -357,10 +357,16 @@ bool time_brings(ErrorCode code) {
 }
 }  // namespace
 
+void Runner::abandon_rollback() {
+  const auto group = load_group(session_, setup_.id);
+  const auto handler = make_phase_handler(group.front().row.phase);
+  for (const auto& m : group) repeat(m, [&] { return handler->abandon_rollback(env_, m); });
+}
+
 void Runner::advance_once(PhaseHandler& handler, const WaitUntil& wait) {
   const auto group = load_group(session_, setup_.id);
   const auto& m = group.front();
-  for (const auto& each : group) repeat(each, [&] { return handler.abandon_rollback(env_, each); });
+  abandon_rollback();
   if (const auto apart = group_blockers(env_, group, Event::advance); !apart.empty())
     throw error_of(apart, m.row.name);
   std::vector<Blocker> shut;

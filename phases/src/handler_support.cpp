@@ -110,8 +110,8 @@ bool too_old(const PassRow& pass, const Migration& m) {
 std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& m, CompareDirection direction) {
   const auto pass = newest_pass(env.session, m.row.id, "compare", to_text(direction));
   if (!pass || pass->state == "void")
-    return {{ErrorCode::not_ready, "no full comparison has been made", "", ""}};
-  if (pass->state == "running") return {{ErrorCode::not_ready, "the comparison has not ended", "", ""}};
+    return {{ErrorCode::not_ready, "no full comparison has been made", "", "", true}};
+  if (pass->state == "running") return {{ErrorCode::not_ready, "the comparison has not ended", "", "", true}};
   if (pass->differences > 0) {
     return {{ErrorCode::differences_found,
              fmt::format("the newest comparison found {} differences", pass->differences), "",
@@ -119,22 +119,27 @@ std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& m, Comp
   }
   if (pass->repairs > 0) {
     return {{ErrorCode::not_ready,
-             "rows were repaired since the newest comparison; a clean full pass must follow", "", ""}};
+             "rows were repaired since the newest comparison; a clean full pass must follow", "", "", true}};
   }
   // Against the capture (a disabled trigger, even if enabled again) and against the start of this pass.
   const auto now = read_fingerprint(env.session, m);
   auto changes = fingerprint_changes(m.row.fingerprint, now);
-  if (changes.empty()) changes = fingerprint_changes(pass->fingerprint, now);
+  const bool capture_holds = changes.empty();
+  if (capture_holds) changes = fingerprint_changes(pass->fingerprint, now);
   if (!changes.empty()) {
     return {{ErrorCode::fingerprint_changed,
              "changed since the newest comparison began: " + fmt::format("{}", changes[0]),
-             "fingerprint_changed", "compare again with 'crossfade next " + m.row.name + "'"}};
+             "fingerprint_changed",
+             (capture_holds ? "compare again with 'crossfade next "
+                            : "make the capture anew with 'crossfade recapture ") +
+                 m.row.name + "'",
+             capture_holds}};
   }
   if (too_old(*pass, m)) {
     return {{ErrorCode::not_ready,
              fmt::format("the newest comparison is older than max_comparison_age = {}",
                          format_duration(m.spec.max_comparison_age)),
-             "", ""}};
+             "", "", true}};
   }
   return {};
 }

@@ -165,7 +165,9 @@ TEST_F(ArchiveTest, IsKeptBesideTheNewKeyWhenTheKeyItselfWasMigrated) {
 
 TEST_F(ArchiveTest, BelongsToTheOwnerAloneAndSaysWhatItIs) {
   prepare("b", "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC");
+  EXPECT_EQ(migrator_->status("m").archive, std::nullopt);
   advance(Phase::dropped);
+  EXPECT_EQ(migrator_->status("m").archive, "public." + archive());
   EXPECT_EQ(value("SELECT count(*) FROM pg_class c, aclexplode(c.relacl) x WHERE c.oid = '" + archive() +
                   "'::regclass AND x.grantee <> c.relowner"),
             "0");
