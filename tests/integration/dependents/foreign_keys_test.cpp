@@ -230,6 +230,11 @@ TEST_F(ForeignKeysTest, StatusAndPlanShowTheMembers) {
     EXPECT_EQ(member.status, Status::settled);
     EXPECT_EQ(member.rows.done, 20);
   }
+  const auto reports = migrator_->dry_run_reports("m");
+  ASSERT_EQ(reports.size(), 5U);
+  EXPECT_EQ(reports.front().table + " " + reports.front().column, "public.p code");
+  for (const auto& report : reports) EXPECT_EQ(report.found.rows, 20) << report.table << report.column;
+  EXPECT_EQ(std::ranges::count(reports, "public.g", &DryRunReport::table), 1);
   EXPECT_EQ(migrator_->list().size(), 1U);
   EXPECT_THROW(migrator_->status({"", status.members.front().id}), Error);
   roll_back(Phase::rolled_back);
