@@ -290,14 +290,15 @@ std::vector<Blocker> check_blockers(PhaseEnv& env, const Migration& m, const std
 
 std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& m, const std::string& column,
                                         ShortLock& lock) {
-  const auto unvalidated = next_unvalidated(env.session, m, load_ledger(env.session, m.row.id));
+  const auto unvalidated =
+      next_unvalidated(env.session, m, current_table(env.session, m), load_ledger(env.session, m.row.id));
   const bool settled = not_null_is_settled(env.session, m, column);
   if (!unvalidated && settled) return std::nullopt;
-  if (settled) env.progress(-1, -1, "validating constraint " + *unvalidated);
+  if (settled) env.progress(-1, -1, "validating constraint " + unvalidated->constraint);
   auto result = with_short_lock(env, m, lock, [&](std::chrono::milliseconds wait) {
     const auto table = current_table(env.session, m);
     if (!settled) return settle_not_null(env.session, m, table, column, wait) && !unvalidated;
-    validate_constraint(env.session, m, table, *unvalidated, wait);
+    validate_constraint(env.session, m, *unvalidated, wait);
     return false;
   });
   if (result.kind == StepResult::Kind::settled) return std::nullopt;
