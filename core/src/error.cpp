@@ -27,6 +27,8 @@ constexpr ErrorInfo kErrors[] = {
     {unknown_phase, "unknown_phase", 2, refuse, "There is no phase of that name."},
     {unknown_finding, "unknown_finding", 2, refuse, "There is no finding with that id."},
     {failpoint_syntax, "failpoint_syntax", 2, refuse, "CROSSFADE_FAILPOINTS cannot be understood."},
+    {connection_pooled, "connection_pooled", 2, refuse,
+     "The connection leads to a connection pooler (PgBouncer or its like) instead of PostgreSQL."},
 
     {finding_refused, "finding_refused", 3, refuse,
      "A preflight finding refuses, and nobody has accepted it."},

@@ -298,7 +298,11 @@ PhaseReport Migrator::next(const MigrationRef& ref, const NextOptions& options) 
     auto now = runner.load().row;
     if (now.status == Status::settled) {
       const bool there = options.until ? *options.until == now.phase : worked;
-      if (there || is_closed(now.phase)) return {now.name, now.phase, now.status};
+      if (is_closed(now.phase)) return {now.name, now.phase, now.status};
+      if (there) {
+        runner.abandon_rollback();
+        return {now.name, now.phase, now.status};
+      }
       runner.advance(wait);
     }
     if (!is_closed(runner.load().row.phase)) runner.settle(wait);
@@ -328,7 +332,6 @@ PhaseReport Migrator::rollback(const MigrationRef& ref, const RollbackOptions& o
   auto setup = impl_->runner_setup(row, stop_);
   setup.patience = std::chrono::seconds(10);
   setup.contention = Contention::take_over;
-  setup.confirmation = row.name;
   setup.accepted = options.accept;
   Runner runner(std::move(setup));
   runner.run_owed_hook();

@@ -32,6 +32,18 @@ std::optional<ProfileReport> Migrator::dry_run_report(const MigrationRef& ref) {
   return profile_from_json(pass->result);
 }
 
+std::vector<DryRunReport> Migrator::dry_run_reports(const MigrationRef& ref) {
+  auto session = impl_->open(ref.name, "status");
+  std::vector<DryRunReport> reports;
+  for (const auto& m : load_group(session, impl_->resolve(session, ref).id)) {
+    const auto pass = newest_pass(session, m.row.id, "profile");
+    if (!pass || pass->state != "ended" || pass->result == "{}") continue;
+    reports.push_back(
+        {m.row.table.display(), display_identifier(m.binding.column.name), profile_from_json(pass->result)});
+  }
+  return reports;
+}
+
 std::vector<LockAttempt> Migrator::lock_attempts(const MigrationRef& ref) {
   auto session = impl_->open(ref.name, "history");
   return crossfade::lock_attempts(session, impl_->resolve(session, ref).id);

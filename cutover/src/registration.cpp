@@ -166,6 +166,16 @@ Spec spec_of_member(const Spec& leader, const ForeignKeyColumn& column) {
 
 }  // namespace
 
+namespace {
+bool has_type(SqlSession& session, const ForeignKeyColumn& column, const std::string& type) {
+  const auto found = session.exec(
+      "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = $1::oid AND attnum = "
+      "$2::int2",
+      {std::to_string(column.table.value), std::to_string(column.attnum)});
+  return !found.empty() && text_of(found[0][0]) == type;
+}
+}  // namespace
+
 Registration register_spec(SqlSession& session, const SpecSource& source, const MigratorOptions& options) {
   const auto spec = parse_spec(source.text, source.file);
   std::vector<ForeignKeyColumn> following;
@@ -178,6 +188,9 @@ Registration register_spec(SqlSession& session, const SpecSource& source, const 
     }
   }
   auto r = register_column(session, spec, source.text, origin);
+  std::erase_if(following, [&](const ForeignKeyColumn& column) {
+    return has_type(session, column, r.binding.column.new_type);
+  });
   if (following.empty()) return r;
   origin.leader = r.row.id;
   for (const auto& column : following) {
@@ -288,6 +301,12 @@ std::string describe(const Dependent& dependent) {
                          dependent.name);
     case DependentKind::check:
     case DependentKind::foreign_key:
+      if (dependent.referring) {
+        return fmt::format(
+            "foreign key {}, whose column has the new type already and stays as it is: added again NOT VALID "
+            "at the switch, then validated",
+            dependent.name);
+      }
       return fmt::format("{} {}: added again NOT VALID at the switch, then validated",
                          dependent.kind == DependentKind::check ? "check" : "foreign key", dependent.name);
     case DependentKind::policy:

@@ -132,7 +132,8 @@ void Runner::follow_progress(const Migration& m) {
 
 // One that fails stops all of them: they change their phase together or not at all.
 void Runner::fail(const Migration& m, const std::string& why) {
-  const auto reason = m.row.leader ? m.row.table.display() + ": " + why : why;
+  const auto table = m.row.table.display();
+  const auto reason = m.row.leader && !why.starts_with(table + ": ") ? table + ": " + why : why;
   change_status(session_, setup_.id, Event::fail, reason, env_.token);
   // The error that is thrown next tells it to a person; this is for the log.
   log::write(log::Level::info, "phase_failed", {{"reason", reason}});
@@ -373,10 +374,16 @@ bool time_brings(ErrorCode code) {
 }
 }  // namespace
 
+void Runner::abandon_rollback() {
+  const auto group = load_group(session_, setup_.id);
+  const auto handler = make_phase_handler(group.front().row.phase);
+  for (const auto& m : group) repeat(m, [&] { return handler->abandon_rollback(env_, m); });
+}
+
 void Runner::advance_once(PhaseHandler& handler, const WaitUntil& wait) {
   const auto group = load_group(session_, setup_.id);
   const auto& m = group.front();
-  for (const auto& each : group) repeat(each, [&] { return handler.abandon_rollback(env_, each); });
+  abandon_rollback();
   if (const auto apart = group_blockers(env_, group, Event::advance); !apart.empty())
     throw error_of(apart, m.row.name);
   std::vector<Blocker> shut;

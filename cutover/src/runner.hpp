@@ -43,6 +43,8 @@ class Runner {
   // Does what the settled phase owes, then changes the phase; throws the Error of a shut gate.
   void advance(const WaitUntil& wait = std::nullopt);
   void go_back();
+  // What a way back that was killed had prepared; it costs the application's writes.
+  void abandon_rollback();
   void reinstall_backward_capture();
   // Sweeps again and ends; the phase is running then, and settles with the next settle(). The passes it made.
   std::vector<PassRow> redrive(const RedriveOptions& options);

@@ -10,6 +10,7 @@
 #include "group.hpp"
 #include "migrator_impl.hpp"
 #include "status_pace.hpp"
+#include "status_signs.hpp"
 
 namespace crossfade {
 
@@ -161,7 +162,10 @@ std::optional<std::string> what_rollback_loses(const Migration& m, const StatusR
     case Phase::dual_write:
       return "the twins built so far";
     case Phase::switched:
-      if (report.misfits > 0) return fmt::format("{} values that do not fit the old column", report.misfits);
+      if (report.misfits > 0) {
+        return report.misfits == 1 ? std::string("1 value that does not fit the old column")
+                                   : fmt::format("{} values that do not fit the old column", report.misfits);
+      }
       if (m.binding.column.one_way)
         return "values written since the switch, where the old column cannot hold them";
       return std::nullopt;
@@ -173,6 +177,17 @@ std::optional<std::string> what_rollback_loses(const Migration& m, const StatusR
       return std::nullopt;
   }
   return std::nullopt;
+}
+
+std::string in_words(const Blocker& blocker) {
+  std::string text = blocker.text;
+  auto hint = blocker.hint;
+  const auto* info = blocker.finding.empty() ? nullptr : find_finding(blocker.finding);
+  if (info != nullptr && info->acceptable) {
+    hint += fmt::format("{}accept it with --accept {} --reason \"why\"", hint.empty() ? "" : ", or ",
+                        blocker.finding);
+  }
+  return hint.empty() ? text : fmt::format("{} ({})", text, hint);
 }
 
 // Asks the gates as a phase change would, without changing anything.
@@ -188,7 +203,7 @@ void add_readiness(SqlSession& session, CursorCache& cache, const Migration& m, 
   if (m.row.status == Status::failed) report.next.waiting_for.push_back("failed: " + m.row.reason);
   if (m.row.status == Status::paused) report.next.waiting_for.push_back("paused: " + m.row.reason);
   for (const auto& blocker : unaccepted(handler->exit_blockers(env, m), env.accepted)) {
-    report.next.waiting_for.push_back(blocker.text + (blocker.hint.empty() ? "" : " (" + blocker.hint + ")"));
+    report.next.waiting_for.push_back(in_words(blocker));
   }
   if (m.row.status == Status::running && report.next.waiting_for.empty()) {
     report.next.waiting_for.push_back(
@@ -196,8 +211,10 @@ void add_readiness(SqlSession& session, CursorCache& cache, const Migration& m, 
   }
   report.next.ready = report.next.waiting_for.empty() && m.row.status == Status::settled;
   for (const auto& blocker : unaccepted(handler->rollback_blockers(env, m), env.accepted)) {
-    report.rollback.refused_for.push_back(blocker.text +
-                                          (blocker.hint.empty() ? "" : " (" + blocker.hint + ")"));
+    if (blocker.compares_first)
+      report.rollback.does_first.push_back("a full comparison: " + blocker.text);
+    else
+      report.rollback.refused_for.push_back(in_words(blocker));
   }
   report.rollback.possible = report.rollback.refused_for.empty();
   report.rollback.loses = what_rollback_loses(m, report);
@@ -246,7 +263,9 @@ StatusReport status_of(SqlSession& session, CursorCache& cache, const Migration&
   add_workers(session, cache, m.row, report);
   add_counts(session, m.row, report);
   try {
+    if (m.row.phase == Phase::switched) report.misfits = misfits_now(session, m);
     add_readiness(session, cache, m, report);
+    if (const auto table = relation_name(session, m.row.table_oid)) add_signs(session, m, *table, report);
   } catch (const Error& error) {
     // A table that is gone, a catalog that cannot be read: status says so and still answers the rest.
     report.next.waiting_for.push_back(error.message());
@@ -281,6 +300,9 @@ void join(StatusReport& report, const StatusReport& member) {
   };
   add(report.next.waiting_for, member.next.waiting_for);
   add(report.rollback.refused_for, member.rollback.refused_for);
+  add(report.rollback.does_first, member.rollback.does_first);
+  add(report.warnings, member.warnings);
+  if (report.commands.recapture.empty()) report.commands.recapture = member.commands.recapture;
   report.next.ready = report.next.ready && member.next.ready;
   report.rollback.possible = report.rollback.possible && member.rollback.possible;
 }
@@ -424,12 +446,11 @@ std::string to_json(const StatusReport& r) {
   j["rollback"] = {{"phase", nullable_phase(r.rollback.phase)},
                    {"possible", r.rollback.possible},
                    {"loses", nullable(r.rollback.loses)},
-                   {"refused_for", r.rollback.refused_for}};
-  j["commands"] = {{"next", r.commands.next},
-                   {"rollback", r.commands.rollback},
-                   {"rejects", r.commands.rejects},
-                   {"misfits", r.commands.misfits},
-                   {"diffs", r.commands.diffs}};
+                   {"refused_for", r.rollback.refused_for},
+                   {"does_first", r.rollback.does_first}};
+  j["commands"] = {{"next", r.commands.next},       {"rollback", r.commands.rollback},
+                   {"rejects", r.commands.rejects}, {"misfits", r.commands.misfits},
+                   {"diffs", r.commands.diffs},     {"recapture", r.commands.recapture}};
   j["switch"] = {{"attempts", r.switched.attempts},
                  {"lock_held_ms", nullable(r.switched.lock_held_ms)},
                  {"lock_wait_ms", nullable(r.switched.lock_wait_ms)},
@@ -437,6 +458,8 @@ std::string to_json(const StatusReport& r) {
                  {"longest_wait_ms", nullable(r.switched.longest_wait_ms)}};
   j["request"] = r.request ? nlohmann::ordered_json::parse(to_json(*r.request)) : nlohmann::ordered_json();
   j["drop_from"] = nullable(r.drop_from);
+  j["archive"] = nullable(r.archive);
+  j["warnings"] = r.warnings;
   j["members"] = nlohmann::json::array();
   for (const auto& member : r.members) {
     j["members"].push_back({{"table", member.table},
@@ -448,6 +471,7 @@ std::string to_json(const StatusReport& r) {
                              {{"done", member.rows.done},
                               {"written", member.rows.written},
                               {"estimated", member.rows.estimated}}},
+                            {"archive", nullable(member.archive)},
                             {"differences", nullable(member.differences)},
                             {"rejects", member.rejects},
                             {"misfits", member.misfits}});

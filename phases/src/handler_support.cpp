@@ -80,10 +80,36 @@ QualifiedName current_table(SqlSession& session, const Migration& migration) {
       migration.row.table.display());
 }
 
+namespace {
+
+// By its columns, since REINDEX CONCURRENTLY makes another index of it.
+bool key_holds(SqlSession& session, const Migration& m) {
+  std::vector<std::optional<std::string>> attnums;
+  for (const auto& column : m.binding.key.columns) attnums.emplace_back(std::to_string(column.attnum));
+  if (attnums.empty()) return true;
+  const auto found = session.exec(
+      "SELECT EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = $1::oid AND i.indisunique AND i.indisvalid"
+      " AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts ="
+      " cardinality($2::int2[]) AND (i.indkey::int2[])[0:i.indnkeyatts - 1] @> $2::int2[])"
+      " AND NOT EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = $1::oid AND a.attnum = ANY"
+      " ($2::int2[]) AND NOT a.attnotnull)",
+      {std::to_string(m.row.table_oid.value), array_literal(attnums)});
+  return bool_of(found.one("key")[0]);
+}
+
+}  // namespace
+
 std::vector<Blocker> preflight_blockers(SqlSession& session, const Migration& m) {
   const auto table = read_table(session, m.row.table_oid);
   if (!table) current_table(session, m);
   std::vector<Blocker> blockers;
+  if (!key_holds(session, m)) {
+    blockers.push_back({ErrorCode::finding_refused,
+                        fmt::format("no_usable_key: {} of table {}, which the sweep goes by, is no longer a "
+                                    "unique index over NOT NULL columns.",
+                                    display_identifier(m.binding.key.index_name), table->name.display()),
+                        "no_usable_key", "Make it again, or roll back to planned and start again."});
+  }
   for (const auto& finding :
        preflight(session, m.spec, *table, m.binding.key, &m.binding.column, m.generated, m.row.phase)) {
     if (finding.severity != Severity::refuse) continue;
@@ -110,8 +136,8 @@ bool too_old(const PassRow& pass, const Migration& m) {
 std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& m, CompareDirection direction) {
   const auto pass = newest_pass(env.session, m.row.id, "compare", to_text(direction));
   if (!pass || pass->state == "void")
-    return {{ErrorCode::not_ready, "no full comparison has been made", "", ""}};
-  if (pass->state == "running") return {{ErrorCode::not_ready, "the comparison has not ended", "", ""}};
+    return {{ErrorCode::not_ready, "no full comparison has been made", "", "", true}};
+  if (pass->state == "running") return {{ErrorCode::not_ready, "the comparison has not ended", "", "", true}};
   if (pass->differences > 0) {
     return {{ErrorCode::differences_found,
              fmt::format("the newest comparison found {} differences", pass->differences), "",
@@ -119,22 +145,27 @@ std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& m, Comp
   }
   if (pass->repairs > 0) {
     return {{ErrorCode::not_ready,
-             "rows were repaired since the newest comparison; a clean full pass must follow", "", ""}};
+             "rows were repaired since the newest comparison; a clean full pass must follow", "", "", true}};
   }
   // Against the capture (a disabled trigger, even if enabled again) and against the start of this pass.
   const auto now = read_fingerprint(env.session, m);
   auto changes = fingerprint_changes(m.row.fingerprint, now);
-  if (changes.empty()) changes = fingerprint_changes(pass->fingerprint, now);
+  const bool capture_holds = changes.empty();
+  if (capture_holds) changes = fingerprint_changes(pass->fingerprint, now);
   if (!changes.empty()) {
     return {{ErrorCode::fingerprint_changed,
              "changed since the newest comparison began: " + fmt::format("{}", changes[0]),
-             "fingerprint_changed", "compare again with 'crossfade next " + m.row.name + "'"}};
+             "fingerprint_changed",
+             (capture_holds ? "compare again with 'crossfade next "
+                            : "make the capture anew with 'crossfade recapture ") +
+                 m.row.name + "'",
+             capture_holds}};
   }
   if (too_old(*pass, m)) {
     return {{ErrorCode::not_ready,
              fmt::format("the newest comparison is older than max_comparison_age = {}",
                          format_duration(m.spec.max_comparison_age)),
-             "", ""}};
+             "", "", true}};
   }
   return {};
 }
@@ -285,14 +316,15 @@ std::vector<Blocker> check_blockers(PhaseEnv& env, const Migration& m, const std
 
 std::optional<StepResult> settle_column(PhaseEnv& env, const Migration& m, const std::string& column,
                                         ShortLock& lock) {
-  const auto unvalidated = next_unvalidated(env.session, m, load_ledger(env.session, m.row.id));
+  const auto unvalidated =
+      next_unvalidated(env.session, m, current_table(env.session, m), load_ledger(env.session, m.row.id));
   const bool settled = not_null_is_settled(env.session, m, column);
   if (!unvalidated && settled) return std::nullopt;
-  if (settled) env.progress(-1, -1, "validating constraint " + *unvalidated);
+  if (settled) env.progress(-1, -1, "validating constraint " + unvalidated->constraint);
   auto result = with_short_lock(env, m, lock, [&](std::chrono::milliseconds wait) {
     const auto table = current_table(env.session, m);
     if (!settled) return settle_not_null(env.session, m, table, column, wait) && !unvalidated;
-    validate_constraint(env.session, m, table, *unvalidated, wait);
+    validate_constraint(env.session, m, *unvalidated, wait);
     return false;
   });
   if (result.kind == StepResult::Kind::settled) return std::nullopt;

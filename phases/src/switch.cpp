@@ -19,6 +19,7 @@
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/core/tuning.hpp"
+#include "crossfade/phases/range_meter.hpp"
 #include "crossfade/shadow/archive.hpp"
 #include "crossfade/shadow/capture.hpp"
 #include "crossfade/shadow/dependents.hpp"
@@ -101,7 +102,7 @@ std::string refreshed_fingerprint(const Migration& m) { return "fingerprint = " 
 // A sequence that is past the old type would give the old column nothing that it can hold.
 std::vector<Blocker> sequence_blockers(PhaseEnv& env, const Migration& m) {
   std::vector<Blocker> blockers;
-  const std::string most = m.binding.column.old_type == "smallint" ? "32767" : "2147483647";
+  const auto most = greatest_of(m.binding.column.old_type);
   for (const auto& entry : load_ledger(env.session, m.row.id).carried) {
     if (entry.kind != DependentKind::sequence && entry.kind != DependentKind::identity) continue;
     const auto value = text_of(env.session.exec("SELECT last_value FROM " + entry.name).one("sequence")[0]);
@@ -360,7 +361,7 @@ std::optional<Blocker> missing_confirmation(const std::string& name, const std::
 
 std::vector<Blocker> SwitchedHandler::rollback_blockers(PhaseEnv& env, const Migration& m) {
   std::vector<Blocker> blockers;
-  const auto misfits = open_misfits(env.session, m.row.id);
+  const auto misfits = misfits_now(env.session, m);
   if (misfits > 0) {
     // Accepted, they come back as NULL, which this column cannot hold.
     const bool never = m.binding.column.not_null;
@@ -372,11 +373,13 @@ std::vector<Blocker> SwitchedHandler::rollback_blockers(PhaseEnv& env, const Mig
                                   " …; the new value follows from it",
                                   m.row.table.display(), display_identifier(m.names.old_column))
                             : std::string(" and change them first");
-    blockers.push_back({ErrorCode::rollback_refused,
-                        fmt::format("{} values written since the switch do not fit the old column{}", misfits,
-                                    never ? ", which is NOT NULL" : " and would be lost"),
-                        never ? "" : "misfits_open",
-                        fmt::format("see 'crossfade misfits {}'{}", m.row.name, never ? change : "")});
+    blockers.push_back(
+        {ErrorCode::rollback_refused,
+         fmt::format("{} written since the switch {} not fit the old column{}",
+                     misfits == 1 ? "1 value" : fmt::format("{} values", misfits),
+                     misfits == 1 ? "does" : "do", never ? ", which is NOT NULL" : " and would be lost"),
+         never ? "" : "misfits_open",
+         fmt::format("see 'crossfade misfits {}'{}", m.row.name, never ? change : "")});
   }
   if (m.binding.column.one_way) {
     blockers.push_back(

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "crossfade/core/error.hpp"
@@ -229,6 +230,21 @@ Resolution resolve_misfits(SqlSession& session, const Migration& m, const Qualif
   }
   resolution.open = open_misfits(session, m.row.id);
   return resolution;
+}
+
+std::int64_t misfits_now(SqlSession& session, const Migration& m) {
+  constexpr std::size_t kMostKeys = 1000;
+  const auto keys = session.exec(
+      "SELECT key FROM crossfade.misfit WHERE migration_id = $1 AND state = 'open' UNION"
+      " SELECT key FROM crossfade.reject_note WHERE migration_id = $1 AND direction = 'backward'",
+      {m.row.id.text});
+  const auto table = relation_name(session, m.row.table_oid);
+  if (!table || keys.rows.size() > kMostKeys) return static_cast<std::int64_t>(keys.rows.size());
+  const auto fits = misfit_state_sql(m, *table);
+  return std::ranges::count_if(keys.rows, [&](const auto& row) {
+    const auto found = session.exec_prepared(fits, {text_of(row[0])});
+    return !found.empty() && !text_of(found[0][0]).empty();
+  });
 }
 
 namespace {

@@ -402,20 +402,26 @@ std::vector<Statement> settling_statements(const Migration& m, const QualifiedNa
   return list;
 }
 
-std::optional<std::string> next_unvalidated(SqlSession& session, const Migration& m, const Ledger& ledger) {
+std::optional<Unvalidated> next_unvalidated(SqlSession& session, const Migration& m,
+                                            const QualifiedName& table, const Ledger& ledger) {
   for (const auto& entry : ledger.carried) {
     if (!entry.validated) continue;
+    const auto on = entry.referring.value_or(m.row.table_oid);
+    const auto& name = entry.referring ? entry.constraint : entry.name;
     const auto found = session.exec(
         "SELECT 1 FROM pg_constraint WHERE conrelid = $1::oid AND conname = $2 AND NOT convalidated",
-        {oid_text(m), entry.name});
-    if (!found.empty()) return entry.name;
+        {std::to_string(on.value), name});
+    if (found.empty()) continue;
+    // One that is dropped in this moment needs no validation.
+    if (const auto holder = entry.referring ? relation_name(session, on) : table)
+      return Unvalidated{*holder, name};
   }
   return std::nullopt;
 }
 
-void validate_constraint(SqlSession& session, const Migration& m, const QualifiedName& table,
-                         const std::string& name, std::chrono::milliseconds lock_timeout) {
-  validate(session, m, table, name, lock_timeout);
+void validate_constraint(SqlSession& session, const Migration& m, const Unvalidated& unvalidated,
+                         std::chrono::milliseconds lock_timeout) {
+  validate(session, m, unvalidated.table, unvalidated.constraint, lock_timeout);
 }
 
 bool not_null_is_settled(SqlSession& session, const Migration& m, const std::string& column) {

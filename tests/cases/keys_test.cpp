@@ -49,6 +49,21 @@ TEST_F(KeyCases, ANullableUniqueIndexIsNoKey) {
   EXPECT_NE(message.find("no_usable_key"), std::string::npos) << message;
 }
 
+// Asked for again before the sweep begins, by its columns: an index that was made anew is as good.
+TEST_F(KeyCases, AKeyThatIsGoneBeforeTheSweepShutsTheGate) {
+  sql("CREATE TABLE t (id int, c int, b int, PRIMARY KEY (id, c)); INSERT INTO t VALUES (1, 1, 1), (2, 1, "
+      "2)");
+  start();
+  advance_to(Phase::dry_run);
+  sql("ALTER TABLE t DROP CONSTRAINT t_pkey; CREATE UNIQUE INDEX other ON t (id)");
+  std::string message;
+  EXPECT_EQ(code_of([&] { migrator().next("m"); }, &message), ErrorCode::finding_refused);
+  EXPECT_NE(message.find("no_usable_key"), std::string::npos) << message;
+  EXPECT_EQ(value("SELECT count(*) FROM pg_trigger WHERE tgrelid = 't'::regclass"), "0");
+  sql("CREATE UNIQUE INDEX again ON t (c, id)");
+  advance_to(Phase::switched);
+}
+
 TEST_F(KeyCases, APartialOrDeferrableUniqueIndexIsNoKey) {
   sql("CREATE TABLE t (a int NOT NULL, b int); CREATE UNIQUE INDEX ON t (a) WHERE a > 0;"
       "ALTER TABLE t ADD UNIQUE (a) DEFERRABLE");

@@ -61,10 +61,10 @@ TEST_F(PgBouncerCases, CrossfadeIsNotLetThroughAndLeavesNothingBehind) {
                       .plan({spec()});
                 },
                 &message),
-            ErrorCode::not_supported_yet);
+            ErrorCode::connection_pooled);
   EXPECT_NE(message.find("connection pooler"), std::string::npos) << message;
   const auto program = Program::run(crossfade_binary(), {"list"}, {{"CROSSFADE_DSN", through()}});
-  EXPECT_EQ(program.exit_status, 3) << program.err;
+  EXPECT_EQ(program.exit_status, 2) << program.err;
   EXPECT_NE(program.err.find("PostgreSQL itself"), std::string::npos) << program.err;
   ApplicationSession application(through());
   const auto backend = application.value("SELECT pg_backend_pid()");

@@ -190,6 +190,8 @@ TEST(CliTest, ASpecThatCannotBeReadIsTold) {
 TEST(CliTest, HelpOfEveryVerbHasAnExample) {
   const ProgramResult main = crossfade({"--help"});
   EXPECT_EQ(main.exit_status, 0);
+  EXPECT_EQ(crossfade({"help"}).out, main.out);
+  EXPECT_EQ(crossfade({"help", "next"}).out, crossfade({"next", "--help"}).out);
   for (const std::string& verb : kVerbs) {
     EXPECT_TRUE(contains(main.out, "\n  " + verb + " ")) << verb;
     const ProgramResult help = crossfade({verb, "--help"});

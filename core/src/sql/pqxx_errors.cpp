@@ -5,6 +5,7 @@
 #include <pqxx/pqxx>
 #include <vector>
 
+#include "crossfade/core/identifier.hpp"
 #include "crossfade/core/sql_session.hpp"
 
 namespace crossfade {
@@ -40,16 +41,26 @@ bool is_caret(std::string_view line) {
 }
 
 // `permission denied for table t`: readable only in English; in any other language the hint stays general.
-std::string grant_hint(std::string_view message, std::string_view sql, std::string_view role) {
+std::string grant_hint(std::string_view message, std::string_view sql, std::string_view bare_role) {
   constexpr std::string_view general =
       "Grant the role what the server's message names, or run as the table's owner.";
   constexpr std::string_view start = "permission denied for ";
-  if (!message.starts_with(start) || role.empty()) return std::string(general);
+  constexpr std::string_view temporary = "permission denied to create temporary tables in database ";
+  if (bare_role.empty()) return std::string(general);
+  const auto role = display_identifier(bare_role);
+  if (message.starts_with(temporary)) {
+    message.remove_prefix(temporary.size());
+    if (message.size() > 2) message = message.substr(1, message.size() - 2);
+    return fmt::format("GRANT TEMPORARY ON DATABASE {} TO {}", display_identifier(message), role);
+  }
+  if (!message.starts_with(start)) return std::string(general);
   message.remove_prefix(start.size());
   const std::size_t space = message.find(' ');
   if (space == std::string_view::npos) return std::string(general);
-  const std::string_view kind = message.substr(0, space), name = message.substr(space + 1);
-  if (kind == "schema") return fmt::format("GRANT USAGE ON SCHEMA {} TO {}", name, role);
+  const std::string_view kind = message.substr(0, space);
+  const auto name = display_identifier(message.substr(space + 1));
+  // The server says the same of whoever may not look into it and of whoever may not make something in it.
+  if (kind == "schema") return fmt::format("GRANT USAGE, CREATE ON SCHEMA {} TO {}", name, role);
   if (kind == "function") return fmt::format("GRANT EXECUTE ON FUNCTION {} TO {}", name, role);
   if (kind == "sequence") return fmt::format("GRANT USAGE ON SEQUENCE {} TO {}", name, role);
   if (kind == "database") return fmt::format("GRANT CREATE ON DATABASE {} TO {}", name, role);

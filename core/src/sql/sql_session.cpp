@@ -94,7 +94,7 @@ struct SqlSession::Impl {
   void refuse_pooler() {
     const SqlResult result = plain("SELECT pg_catalog.pg_backend_pid()", IfLost::nothing_changed);
     if (int_of(result.one("the backend")[0]) == connection.backend_pid()) return;
-    throw Error(ErrorCode::not_supported_yet,
+    throw Error(ErrorCode::connection_pooled,
                 fmt::format("The server of {} is reached through a connection pooler (PgBouncer or its like);"
                             " crossfade needs sessions of its own.",
                             target),

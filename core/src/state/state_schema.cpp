@@ -1,5 +1,7 @@
 #include "crossfade/core/state_schema.hpp"
 
+#include <fmt/format.h>
+
 #include "crossfade/core/error.hpp"
 
 namespace crossfade {
@@ -335,8 +337,31 @@ bool install_schema(SqlSession& session) {
   return true;
 }
 
+namespace {
+// The rows are the role's that made the schema; to others the server's message would name one table of ours.
+SchemaPresence presence_for_this_role(SqlSession& session) {
+  try {
+    return schema_presence(session);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::permission_denied || session.in_transaction()) throw;
+    const auto who = session
+                         .exec(
+                             "SELECT quote_ident(pg_get_userbyid(n.nspowner)), quote_ident(current_user)"
+                             " FROM pg_namespace n WHERE n.nspname = 'crossfade'")
+                         .one("owner of schema crossfade");
+    throw Error(
+        ErrorCode::permission_denied,
+        fmt::format("schema crossfade of this database belongs to role {}, and role {} may not read it",
+                    text_of(who[0]), text_of(who[1])),
+        fmt::format("run every command as one role, or GRANT {} TO {}", text_of(who[0]), text_of(who[1])),
+        "crossfade")
+        .with_sqlstate(error.sqlstate());
+  }
+}
+}  // namespace
+
 void require_schema(SqlSession& session) {
-  const auto presence = schema_presence(session);
+  const auto presence = presence_for_this_role(session);
   if (presence == SchemaPresence::current) return;
   if (presence != SchemaPresence::absent) refuse_version(presence);
   throw Error(ErrorCode::not_initialized, "this database has no schema crossfade", "run 'crossfade init'",

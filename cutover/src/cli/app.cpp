@@ -401,6 +401,11 @@ std::string or_environment(const std::string& given, const char* variable) {
 }
 
 Invocation Parser::parse(std::vector<std::string> words) {
+  // What other programs understand: help, help VERB.
+  if (!words.empty() && words.front() == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
   std::ranges::reverse(words);  // as CLI11 wants them
   try {
     app_.parse(std::move(words));

@@ -49,8 +49,8 @@ std::string range_text(const std::string& low, const std::string& high) {
 
 }  // namespace
 
-std::string dry_run_text(const ProfileReport& report, const Style& style) {
-  std::string text = style.bold("dry run") + "\n";
+std::string dry_run_text(const ProfileReport& report, const Style& style, const std::string& of) {
+  std::string text = style.bold("dry run" + of) + "\n";
   const auto line = [&](std::string_view label, const std::string& value) {
     text += fmt::format("  {:<12} {}\n", label, value);
   };

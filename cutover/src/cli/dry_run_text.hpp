@@ -8,6 +8,7 @@
 
 namespace crossfade::cli {
 
-std::string dry_run_text(const ProfileReport& report, const Style& style);
+// of: appended to the heading, when there are several.
+std::string dry_run_text(const ProfileReport& report, const Style& style, const std::string& of = "");
 
 }  // namespace crossfade::cli

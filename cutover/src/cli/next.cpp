@@ -19,13 +19,19 @@ namespace {
 // The report is a help, not the answer: that it cannot be had now must not hide how the command ended.
 void show_dry_run(const Command& command, Door& migrator, const MigrationRef& ref) {
   try {
-    const auto report = migrator->dry_run_report(ref);
-    if (!report) return;
-    if (command.output.json()) {
-      command.output.object(
-          {{"event", "dry_run"}, {"migration", ref.name}, {"report", parsed(to_json(*report))}});
-    } else if (!command.output.quiet()) {
-      command.output.print(dry_run_text(*report, command.output.style()));
+    const auto reports = migrator->dry_run_reports(ref);
+    for (const auto& report : reports) {
+      if (command.output.json()) {
+        command.output.object({{"event", "dry_run"},
+                               {"migration", ref.name},
+                               {"table", report.table},
+                               {"column", report.column},
+                               {"report", parsed(to_json(report.found))}});
+      } else if (!command.output.quiet()) {
+        const auto of = fmt::format(" of {} of {}", one_line(report.column), one_line(report.table));
+        command.output.print(
+            dry_run_text(report.found, command.output.style(), reports.size() > 1 ? of : ""));
+      }
     }
   } catch (const Error& error) {
     log::write(log::Level::info, "dry_run_report_unavailable", {{"error", std::string(error.name())}});
@@ -47,6 +53,12 @@ void show_bloat(const Command& command, Door& migrator, const MigrationRef& ref)
         "comes "
         "back as rows are written again.\n",
         byte_size(number("table_bytes")), byte_size(number("index_bytes")), grouped(number("dead_tuples"))));
+    const auto status = migrator->status(ref);
+    const auto tell_archive = [&](const StatusReport& of) {
+      if (of.archive) command.output.print(fmt::format("the old values are kept in table {}\n", *of.archive));
+    };
+    tell_archive(status);
+    for (const auto& member : status.members) tell_archive(member);
   } catch (const Error& error) {
     log::write(log::Level::info, "bloat_report_unavailable", {{"error", std::string(error.name())}});
   }

@@ -82,7 +82,7 @@ std::string movement(const StatusReport& report, const Style& style) {
 
 std::string work(const StatusReport& report) {
   std::string text = grouped(report.rows.done);
-  if (report.rows.estimated > 0) {
+  if (report.rows.estimated > 0 && report.status != Status::settled) {
     const double share =
         100.0 * static_cast<double>(report.rows.done) / static_cast<double>(report.rows.estimated);
     text +=
@@ -141,6 +141,13 @@ class Screen {
   std::string text_;
 };
 
+void add_archives(const StatusReport& report, Screen& screen) {
+  if (report.archive) screen.line("archive", one_line(*report.archive));
+  for (const StatusReport& member : report.members) {
+    if (member.archive) screen.line("archive", one_line(*member.archive));
+  }
+}
+
 // What is it waiting for, is it safe to go on, how?
 void add_next(const StatusReport& report, const Style& style, Screen& screen) {
   if (!report.next.phase) return;
@@ -150,6 +157,7 @@ void add_next(const StatusReport& report, const Style& style, Screen& screen) {
   for (const std::string& reason : report.next.waiting_for) screen.line("", "- " + one_line(reason));
   if (report.drop_from) screen.line("", "soak until " + short_time(*report.drop_from));
   if (!report.commands.next.empty()) screen.line("", style.bold(report.commands.next));
+  if (!report.commands.recapture.empty()) screen.line("", style.bold(report.commands.recapture));
 }
 
 // How do I go back, and what would I lose?
@@ -162,6 +170,7 @@ void add_rollback(const StatusReport& report, const Style& style, Screen& screen
                                                   : style.red(fmt::format("to {}: not possible now", phase)) +
                                                         (report.rollback.loses ? "; " + loses : ""));
   for (const std::string& reason : report.rollback.refused_for) screen.line("", "- " + one_line(reason));
+  for (const std::string& work : report.rollback.does_first) screen.line("", "first " + one_line(work));
   if (!report.commands.rollback.empty()) screen.line("", style.bold(report.commands.rollback));
 }
 
@@ -184,6 +193,7 @@ std::string status_text(const StatusReport& report, const Style& style) {
                                          coloured_status(member.status, style), work(member)));
     }
     if (report.switched.attempts > 0) screen.line("switch", switch_text(report));
+    add_archives(report, screen);
     return id();
   }
   const bool idle = report.status == Status::running && report.runner.empty();
@@ -206,7 +216,9 @@ std::string status_text(const StatusReport& report, const Style& style) {
     if (!command->empty()) screen.line("", style.bold(*command));
   }
   if (report.request) {
-    const auto text = one_line(to_text(*report.request), 400);
+    auto request = *report.request;
+    request.since = short_time(request.since);
+    const auto text = one_line(to_text(request), 400);
     screen.line("request", report.request->alive ? text : style.yellow(text));
   }
   for (const StatusReport& member : report.members) {
@@ -214,6 +226,9 @@ std::string status_text(const StatusReport& report, const Style& style) {
                                        coloured_status(member.status, style), work(member)));
   }
   if (report.switched.attempts > 0) screen.line("switch", switch_text(report));
+  add_archives(report, screen);
+  for (const std::string& warning : report.warnings)
+    screen.line("warning", style.yellow(one_line(warning, 400)));
   add_next(report, style, screen);
   add_rollback(report, style, screen);
   if (!report.strategy.empty()) screen.line("strategy", one_line(report.strategy, 400));

@@ -20,11 +20,11 @@ std::string as_not_valid(const std::string& definition) {
   return definition.ends_with(" NOT VALID") ? definition : definition + " NOT VALID";
 }
 
-// The statements are the same for both kinds.
-Dependent& carry(Reading& reading, DependentKind kind, const SqlResult::Row& row) {
+// The statements are the same for both kinds. entry_name: unique within the kind.
+Dependent& carry(Reading& reading, DependentKind kind, const SqlResult::Row& row, const std::string& table,
+                 const std::string& entry_name) {
   const auto name = text_of(row[1]);
-  const auto table = reading.table.name.sql();
-  auto& entry = reading.carry(kind, name);
+  auto& entry = reading.carry(kind, entry_name);
   entry.remove_sql = fmt::format("ALTER TABLE {} DROP CONSTRAINT {};\n", table, quote_identifier(name));
   entry.create_sql = fmt::format("ALTER TABLE {} ADD CONSTRAINT {} {};\n", table, quote_identifier(name),
                                  as_not_valid(text_of(row[2]))) +
@@ -40,7 +40,7 @@ void take_check(Reading& reading, const Reference& reference, const SqlResult::R
   const auto statement =
       fmt::format("ALTER TABLE {} ADD CONSTRAINT cf_check {}", clone.sql(), text_of(row[2]));
   if (const auto objection = clone.objection(statement)) return reading.refuse(reference, *objection);
-  auto& entry = carry(reading, DependentKind::check, row);
+  auto& entry = carry(reading, DependentKind::check, row, reading.table.name.sql(), text_of(row[1]));
   entry.holds =
       text_of(reading.session
                   .exec("SELECT pg_get_expr(conbin, conrelid) FROM pg_constraint WHERE oid = $1::oid",
@@ -78,8 +78,54 @@ void take_foreign_key(Reading& reading, const Reference& reference, const SqlRes
                   "ALTER TABLE {2} ADD FOREIGN KEY ({3}) REFERENCES pg_temp.cf_partner ({1})",
                   partner, text_of(far[1]), clone.sql(), text_of(far[2])));
   if (objection) return reading.refuse(reference, *objection);
-  auto& entry = carry(reading, DependentKind::foreign_key, row);
+  auto& entry = carry(reading, DependentKind::foreign_key, row, reading.table.name.sql(), text_of(row[1]));
   if (!bool_of(far[5])) entry.locks = {partner};
+}
+
+// $1 constraint, $2 table that is referred to, $3 column.
+constexpr const char* kReferring = R"sql(
+SELECT format_type(a.atttypid, a.atttypmod), n.nspname, c.relname, c.relkind = 'r',
+  pg_has_role(c.relowner, 'USAGE'), pg_get_userbyid(c.relowner), quote_ident(current_user),
+  k.conrelid = $2::oid, k.conparentid <> 0, c.oid
+FROM pg_constraint k CROSS JOIN generate_subscripts(k.confkey, 1) p
+JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[p]
+JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE k.oid = $1::oid AND k.confkey[p] = $3::int2)sql";
+
+// The ledger of the referring column carries it; that each has one is asked of the group. One that has the
+// new type already is no member: its column stays, and its constraint is taken away and made again from here.
+void take_referring_key(Reading& reading, const Reference& reference, const SqlResult::Row& row) {
+  const auto from =
+      reading.session
+          .exec(kReferring, {std::to_string(reference.oid), std::to_string(reading.table.oid.value),
+                             std::to_string(reading.facts.attnum)})
+          .one("referring column");
+  if (text_of(from[0]) != reading.column.new_type || bool_of(from[8])) return;
+  // Another value would have no partner when the constraint is validated again.
+  if (!reading.keeps_values())
+    return reading.refuse(reference, "the conversion is not proved to keep every value");
+  const QualifiedName table{text_of(from[1]), text_of(from[2])};
+  if (!bool_of(from[3])) {
+    reading.findings.push_back(
+        {Severity::refuse, "not_supported_yet", table.display(),
+         fmt::format("{} cannot be made again NOT VALID: table {} is not an ordinary one.",
+                     reference.description, table.display()),
+         "Drop the constraint before the migration and add it again after it."});
+    return;
+  }
+  if (!bool_of(from[4])) {
+    reading.findings.push_back(
+        {Severity::refuse, "missing_privilege", table.display(),
+         fmt::format("Role {} may not make {} again: table {} belongs to {}.", text_of(from[6]),
+                     reference.description, table.display(), display_identifier(text_of(from[5]))),
+         fmt::format("Run as the owner, or GRANT {} TO {};", display_identifier(text_of(from[5])),
+                     text_of(from[6]))});
+    return;
+  }
+  auto& entry = carry(reading, DependentKind::foreign_key, row, table.sql(), reference.identity);
+  entry.referring = Oid{static_cast<std::uint32_t>(int_of(from[9]))};
+  entry.constraint = text_of(row[1]);
+  if (!bool_of(from[7])) entry.locks = {table.sql()};
 }
 
 }  // namespace
@@ -90,9 +136,8 @@ void take_constraint(Reading& reading, const Reference& reference) {
                     std::to_string(reading.facts.attnum)});
   const auto& row = found.one("constraint");
   const auto type = text_of(row[0]);
-  // The ledger of the referencing column carries it; that each has one is asked of the group.
   if (reference.from_elsewhere && reading.column.follows_foreign_keys && type == "f" && !bool_of(row[7]))
-    return;
+    return take_referring_key(reading, reference, row);
   if (!bool_of(row[6])) return reading.refuse(reference, "it is inherited");
   if (reference.from_elsewhere) {
     return reading.refuse(

@@ -119,25 +119,28 @@ void refuse_settings(Reading& reading) {
 
 json to_json(const Dependent& entry) {
   const auto nullable = [](const std::optional<std::string>& text) { return text ? json(*text) : json(); };
-  return {{"old_sql", nullable(entry.old_sql)},
-          {"new_sql", nullable(entry.new_sql)},
-          {"definition", entry.definition},
-          {"twin_definition", entry.twin_definition},
-          {"predicate", entry.predicate},
-          {"twin_predicate", entry.twin_predicate},
-          {"from_sequence", entry.from_sequence},
-          {"unique", entry.unique},
-          {"tablespace", entry.tablespace},
-          {"constraint_kind", entry.constraint_kind},
-          {"replica_identity", entry.replica_identity},
-          {"clustered", entry.clustered},
-          {"schema", entry.schema},
-          {"settings", entry.settings},
-          {"remove_sql", entry.remove_sql},
-          {"create_sql", entry.create_sql},
-          {"validated", entry.validated},
-          {"holds", entry.holds},
-          {"locks", entry.locks}};
+  return {
+      {"old_sql", nullable(entry.old_sql)},
+      {"new_sql", nullable(entry.new_sql)},
+      {"definition", entry.definition},
+      {"twin_definition", entry.twin_definition},
+      {"predicate", entry.predicate},
+      {"twin_predicate", entry.twin_predicate},
+      {"from_sequence", entry.from_sequence},
+      {"unique", entry.unique},
+      {"tablespace", entry.tablespace},
+      {"constraint_kind", entry.constraint_kind},
+      {"replica_identity", entry.replica_identity},
+      {"clustered", entry.clustered},
+      {"schema", entry.schema},
+      {"settings", entry.settings},
+      {"remove_sql", entry.remove_sql},
+      {"create_sql", entry.create_sql},
+      {"validated", entry.validated},
+      {"holds", entry.holds},
+      {"locks", entry.locks},
+      {"referring",
+       entry.referring ? json{{"table", entry.referring->value}, {"constraint", entry.constraint}} : json()}};
 }
 
 Dependent from_json(const std::string& kind, std::string name, const json& detail) {
@@ -167,6 +170,10 @@ Dependent from_json(const std::string& kind, std::string name, const json& detai
   entry.validated = detail.at("validated");
   entry.holds = detail.at("holds");
   entry.locks = detail.at("locks").get<std::vector<std::string>>();
+  if (const auto& referring = detail.value("referring", json()); !referring.is_null()) {
+    entry.referring = Oid{referring.at("table").get<std::uint32_t>()};
+    entry.constraint = referring.at("constraint");
+  }
   return entry;
 }
 
@@ -186,7 +193,7 @@ std::string in_words(const Dependent& entry) {
     case DependentKind::unique_constraint:
     case DependentKind::check:
     case DependentKind::foreign_key:
-      return "constraint " + name();
+      return "constraint " + (entry.referring ? entry.name : name());
     case DependentKind::statistics:
       return "statistics object " + name();
     case DependentKind::policy:
@@ -264,7 +271,8 @@ std::string violation_sql(SqlSession& session, const Migration& m, const Qualifi
 std::vector<Finding> ledger_changes(const Ledger& stored, const Ledger& found) {
   std::vector<Finding> changes;
   const auto report = [&](const Dependent& entry, std::string_view what) {
-    changes.push_back({Severity::refuse, "dependent_changed", display_identifier(entry.name),
+    changes.push_back({Severity::refuse, "dependent_changed",
+                       entry.referring ? entry.name : display_identifier(entry.name),
                        fmt::format("{} {} since the migration planned for it.", in_words(entry), what),
                        "Undo the change, or roll back to planned and start again."});
   };

@@ -93,7 +93,9 @@ const std::vector<DependentRule>& dependent_rules() {
       {"anything that reads the whole row (CHECK, index, WHEN, policy)", "refused",
        "the row has one more column until the drop", "", "", "dependent_not_carried"},
       {"foreign key of another column to the column", "carried",
-       "with follow_foreign_keys its column moves too, in the same switch; refused without it, and where the "
+       "with follow_foreign_keys its column moves too, in the same switch, or stays where it has the new "
+       "type "
+       "already, and the constraint is made again by the same words; refused without it, and where the "
        "conversion does not keep values",
        "switched", "ACCESS EXCLUSIVE on the referring table", "dependent_not_carried"},
   };

@@ -415,8 +415,21 @@ TEST_F(SqlSessionTest, PermissionDeniedNamesTheGrant) {
   EXPECT_EQ(table.sqlstate(), "42501");
   EXPECT_NE(table.hint().find("GRANT SELECT ON secret TO app_owner"), std::string::npos) << table.hint();
   const Error schema = error_of([&] { session.exec("SELECT * FROM closed.t"); });
-  EXPECT_NE(schema.hint().find("GRANT USAGE ON SCHEMA closed TO app_owner"), std::string::npos)
+  EXPECT_NE(schema.hint().find("GRANT USAGE, CREATE ON SCHEMA closed TO app_owner"), std::string::npos)
       << schema.hint();
+}
+
+TEST_F(SqlSessionTest, ThatAGrantIsNamedIsSqlWhateverTheNames) {
+  super_sql(
+      "DO $$ BEGIN CREATE ROLE \"An Owner\" LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;"
+      "CREATE TABLE \"My T\"(a int);"
+      "REVOKE TEMPORARY ON DATABASE " +
+      database().name() + " FROM PUBLIC");
+  SqlSession session = door(server().dsn(database().name(), "'An Owner'"));
+  const Error table = error_of([&] { session.exec("SELECT * FROM public.\"My T\""); });
+  EXPECT_EQ(table.hint(), "GRANT SELECT ON \"My T\" TO \"An Owner\"");
+  const Error temporary = error_of([&] { session.exec("CREATE TEMP TABLE x (a int)"); });
+  EXPECT_EQ(temporary.hint(), "GRANT TEMPORARY ON DATABASE " + database().name() + " TO \"An Owner\"");
 }
 
 }  // namespace

@@ -165,7 +165,9 @@ TEST_F(ArchiveTest, IsKeptBesideTheNewKeyWhenTheKeyItselfWasMigrated) {
 
 TEST_F(ArchiveTest, BelongsToTheOwnerAloneAndSaysWhatItIs) {
   prepare("b", "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC");
+  EXPECT_EQ(migrator_->status("m").archive, std::nullopt);
   advance(Phase::dropped);
+  EXPECT_EQ(migrator_->status("m").archive, "public." + archive());
   EXPECT_EQ(value("SELECT count(*) FROM pg_class c, aclexplode(c.relacl) x WHERE c.oid = '" + archive() +
                   "'::regclass AND x.grantee <> c.relowner"),
             "0");
@@ -185,6 +187,52 @@ TEST_F(ArchiveTest, GoesWithTheWayBack) {
   advance(Phase::switched);
   advance(Phase::dropped);
   expect_archived();
+}
+
+// A way back that is refused: what it had made would still be there.
+TEST_F(ArchiveTest, IsNotMadeForAWayBack) {
+  prepare();
+  sql("UPDATE t SET b = 3000000000 WHERE id = 5");
+  EXPECT_THROW(migrator_->rollback("m"), Error);
+  EXPECT_EQ(archive(), "");
+  EXPECT_EQ(value("SELECT count(*) FROM pg_trigger WHERE tgrelid = 't'::regclass AND tgname LIKE "
+                  "'%archive%'"),
+            "0");
+}
+
+TEST_F(ArchiveTest, IsMadeForEachColumnOfAGroupAlsoOfOneTable) {
+  sql("CREATE TABLE p (code int PRIMARY KEY, up int REFERENCES p);"
+      "INSERT INTO p SELECT g, nullif(g / 2, 0) FROM generate_series(1, 500) g;"
+      "CREATE TABLE c (id int PRIMARY KEY, a int NOT NULL REFERENCES p, b int REFERENCES p);"
+      "INSERT INTO c SELECT g, 1 + g % 500, nullif(g % 7, 0) FROM generate_series(1, 6000) g;");
+  migrator_.emplace(MigratorOptions{.dsn = dsn(), .redis = "", .operator_name = "ada", .host = "lovelace"});
+  migrator_->init();
+  migrator_->start(
+      {"[migration]\nname = \"m\"\ntable = \"public.p\"\n[[column]]\nname = \"code\"\ntype = \"bigint\"\n"
+       "[switch]\nfollow_foreign_keys = true\n[drop]\nsoak = \"0s\"\narchive = \"table\"\n"});
+  advance(Phase::switched);
+  sql("UPDATE c SET b = 500 - id WHERE id < 400; DELETE FROM c WHERE id > 5000");
+  killed_at("archive.replay");
+  sql("UPDATE c SET b = id WHERE id < 300; UPDATE p SET up = 1 WHERE code > 400");
+  advance(Phase::dropped);
+  const auto archived = [&](const std::string& table, const std::string& column) {
+    return value(
+        "SELECT attrelid::regclass FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid WHERE relname "
+        "LIKE $1 AND relkind = 'r' AND attname = $2",
+        {table + "\\_cfarchive\\_%", column});
+  };
+  for (const auto* column : {"a", "b"}) {
+    EXPECT_EQ(value(fmt::format("SELECT count(*) FROM c FULL JOIN {0} o USING (id) WHERE"
+                                " o.{1} IS DISTINCT FROM c.{1} OR pg_typeof(o.{1}) <> 'int'::regtype",
+                                archived("c", column), column)),
+              "0");
+  }
+  EXPECT_EQ(value(fmt::format("SELECT count(*) FROM p FULL JOIN {} o USING (code) WHERE o.up IS DISTINCT FROM"
+                              " p.up",
+                              archived("p", "up"))),
+            "0");
+  EXPECT_EQ(value("SELECT count(*) FROM pg_class WHERE relname LIKE '%\\_cfarchive\\_%' AND relkind = 'r'"),
+            "4");
 }
 
 TEST_F(ArchiveTest, IsMadeAnewWithTheCapture) {

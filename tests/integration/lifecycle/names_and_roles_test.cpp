@@ -1,6 +1,8 @@
 // Identifiers that break careless SQL, and writers that own nothing.
 #include <fmt/format.h>
 
+#include "crossfade/core/error.hpp"
+#include "crossfade/cutover/migrator.hpp"
 #include "support/database_test.hpp"
 #include "support/lifecycle.hpp"
 
@@ -87,6 +89,18 @@ TEST_F(NamesAndRolesTest, WritersWithNothingButGrantsOnTheTableNeverNoticeTheMig
   s.twin_setup += ";GRANT SELECT, INSERT, UPDATE, DELETE ON t_twin TO app_writer";
   s.live.rows = 2000;
   live(dsn(), s);
+}
+
+TEST_F(NamesAndRolesTest, ARoleThatMayNotReadTheStateIsToldWhoseItIs) {
+  Migrator({.dsn = dsn(), .redis = "", .operator_name = "ada", .host = "lovelace"}).init();
+  try {
+    Migrator({.dsn = writer_dsn(), .redis = "", .operator_name = "bob", .host = "lovelace"}).list();
+    ADD_FAILURE() << "read by a role without a privilege";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::permission_denied);
+    EXPECT_NE(error.message().find("belongs to role app_owner"), std::string::npos) << error.message();
+    EXPECT_NE(error.hint().find("GRANT app_owner TO app_writer"), std::string::npos) << error.hint();
+  }
 }
 
 // https://github.com/LanternOps/breeze/issues/4483: rows that a policy hides are migrated like all others.

@@ -25,6 +25,7 @@ std::string_view expected_name(ErrorCode code) {
     NAME_OF(unknown_phase)
     NAME_OF(unknown_finding)
     NAME_OF(failpoint_syntax)
+    NAME_OF(connection_pooled)
     NAME_OF(finding_refused)
     NAME_OF(not_ready)
     NAME_OF(soak_not_over)

@@ -25,6 +25,7 @@ enum class ErrorCode : int {
   unknown_phase = 19,
   unknown_finding = 20,
   failpoint_syntax = 21,
+  connection_pooled = 22,
   // exit 3: refused or not yet; nothing changed
   finding_refused = 30,
   not_ready = 31,

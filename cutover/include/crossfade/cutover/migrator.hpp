@@ -104,6 +104,12 @@ struct RollbackOptions {
   std::vector<Acceptance> accept;
 };
 
+// What the dry run found of one column: the migrated one, or one that follows it.
+struct DryRunReport {
+  std::string table, column;
+  ProfileReport found;
+};
+
 struct DifferenceValues {
   DifferenceRow difference;
   std::string table = {};  // of a member of a group; empty: the migration's own
@@ -145,6 +151,8 @@ class Migrator {
   // Each attempt to lock the table, the newest first.
   std::vector<LockAttempt> lock_attempts(const MigrationRef& ref);
   std::optional<ProfileReport> dry_run_report(const MigrationRef& ref);
+  // Of the migrated column and of each that follows it, as far as their dry runs have ended.
+  std::vector<DryRunReport> dry_run_reports(const MigrationRef& ref);
 
   // Cancels a phase change that is asked for and waits, and holds the phase. A settled phase can be paused,
   // too: the next one is not entered until resume. Throws illegal_transition when the phase has failed or the

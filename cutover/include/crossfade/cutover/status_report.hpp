@@ -63,6 +63,8 @@ struct StatusReport {
   };
   std::optional<Comparison> comparison;
   std::optional<std::string> drop_from;  // the end of the soak, in switched
+  std::optional<std::string> archive;    // the table of the old values, once it is there
+  std::vector<std::string> warnings;     // what will be in the way if nobody does anything about it
   struct Next {
     std::optional<Phase> phase;
     bool ready = false;
@@ -73,10 +75,12 @@ struct StatusReport {
     bool possible = false;
     std::optional<std::string> loses;
     std::vector<std::string> refused_for;  // why it is not possible
+    std::vector<std::string> does_first;   // why it compares again before it goes back
   } rollback;
   struct Commands {
     std::string next, rollback;
     std::string rejects, misfits, diffs;  // what shows them; empty when there are none
+    std::string recapture;                // empty unless the capture was changed
   } commands;
   struct Switch {
     std::int64_t attempts = 0;

@@ -27,6 +27,7 @@ struct Blocker {
   std::string text;     // "units: 52 of 64 not at their bound"
   std::string finding;  // the finding id that --accept may name; empty when nothing can override it
   std::string hint;
+  bool compares_first = false;  // the command that asks makes the comparison again before it goes
 };
 
 // What a handler may use. The session is the runner's (autocommit); `token` is its lease.

@@ -67,6 +67,10 @@ struct Dependent {
   bool validated = false;              // check, foreign_key: VALIDATE follows online
   std::string holds;                   // check: the condition, over whichever column bears the name
   std::vector<std::string> locks;      // further relations that the statements lock, as SQL shows them
+  // foreign_key of another column that refers to the migrated one and has the new type already, so that it
+  // stays as it is and has no ledger of its own: the table that refers, and the constraint's bare name.
+  std::optional<Oid> referring;
+  std::string constraint;
   bool operator==(const Dependent&) const = default;
 };
 

@@ -39,6 +39,9 @@ struct Resolution {
 Resolution resolve_rejects(SqlSession& session, const Migration& migration, const QualifiedName& table,
                            const Token& token, const std::function<void()>& before_write);
 Resolution resolve_misfits(SqlSession& session, const Migration& switched, const QualifiedName& table);
+// How many rows are misfits now, read from the rows behind what is open or noted. Writes nothing, so anybody
+// may ask. Of more than a thousand each counts, looked at or not; so does each when the table is gone.
+std::int64_t misfits_now(SqlSession& session, const Migration& switched);
 
 // What is read to look at one row, `key` being its key as an expression of type text[]: how its expression
 // fails and whether the other side is stale; how its value does not fit ('' when it does).

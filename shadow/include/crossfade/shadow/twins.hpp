@@ -55,10 +55,14 @@ std::string drop_twins_sql(const Migration& migration, const QualifiedName& tabl
 // After a switch in either direction: a constraint that was carried NOT VALID and is to be valid; nullopt
 // when none is left. VALIDATE reads the table under SHARE UPDATE EXCLUSIVE, which holds up neither readers
 // nor writers.
-std::optional<std::string> next_unvalidated(SqlSession& session, const Migration& migration,
-                                            const Ledger& ledger);
-void validate_constraint(SqlSession& session, const Migration& migration, const QualifiedName& table,
-                         const std::string& name, std::chrono::milliseconds lock_timeout);
+struct Unvalidated {
+  QualifiedName table;  // the migrated one, or one that refers to it
+  std::string constraint;
+};
+std::optional<Unvalidated> next_unvalidated(SqlSession& session, const Migration& migration,
+                                            const QualifiedName& table, const Ledger& ledger);
+void validate_constraint(SqlSession& session, const Migration& migration, const Unvalidated& unvalidated,
+                         std::chrono::milliseconds lock_timeout);
 
 // What the planner must know before the first query on the new column.
 std::string analyze_sql(const Migration& migration, const QualifiedName& table);
