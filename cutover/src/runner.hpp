@@ -23,6 +23,7 @@ class Runner {
   struct Setup {
     MigrationId id;
     std::function<SqlSession(const std::string& role)> connect;
+    std::function<SqlSession()> connect_reader = {};  // absent: dry run and comparison read on the primary
     const MigratorOptions* options = nullptr;
     ProgressListener* listener = nullptr;
     std::atomic<bool>* stop = nullptr;  // the caller's
@@ -78,6 +79,7 @@ class Runner {
   SqlSession session_;
   CursorCache cache_;
   std::atomic<bool> stop_{false}, interruptible_{false};
+  std::optional<Replica> replica_;
   LeaseKeeper keeper_;
   PhaseEnv env_;
   std::optional<OpenRequest> request_;  // while a phase change is asked for

@@ -120,7 +120,6 @@ TEST(CliTest, WhatIsNotBuiltYetIsRefused) {
   error_of({"work", "a"}, ErrorCode::not_supported_yet);
   error_of({"redrive", "a", "--all"}, ErrorCode::not_supported_yet);
   error_of({"redrive", "a", "--unit", "3"}, ErrorCode::not_supported_yet);
-  error_of({"list", "--read-dsn", "host=replica"}, ErrorCode::not_supported_yet);
 }
 
 // A password may stand anywhere that a hurried hand puts it. It is never repeated, whatever else is wrong.
