@@ -9,6 +9,7 @@
 #include "crossfade/shadow/binding.hpp"
 #include "support/database_test.hpp"
 #include "support/files.hpp"
+#include "support/program.hpp"
 #include "support/standby.hpp"
 
 namespace crossfade::test {
@@ -186,6 +187,27 @@ TEST_F(ReplicaTest, AStandbyThatStaysAwayEndsTheCommandAndNothingElse) {
   EXPECT_EQ(error_of([&] { there.compare("m"); }), ErrorCode::server_unreachable);
   EXPECT_EQ(phase_and_status(), "compare settled");
   EXPECT_EQ(migrator("").compare("m").rows_read, 3000);
+}
+
+TEST_F(ReplicaTest, TheCommandTakesItAsAnOptionAndFromTheEnvironment) {
+  reach_compare();
+  standby().wait_replayed();
+  const auto there = standby().dsn(database());
+  const auto compare = [&](std::vector<std::string> words, const std::string& variable) {
+    words.insert(words.begin(), {"compare", "m", "--json"});
+    return Program::run(crossfade_binary(), words,
+                        {{"CROSSFADE_DSN", dsn()}, {"CROSSFADE_READ_DSN", variable}});
+  };
+  const auto read_on = [&] { return newest_pass_sql("coalesce(result->>'read_on', 'primary')"); };
+  EXPECT_EQ(compare({}, "").exit_status, 0);
+  EXPECT_EQ(read_on(), "primary");
+  EXPECT_EQ(compare({}, there).exit_status, 0);
+  EXPECT_EQ(read_on(), "standby");
+  const auto refused = compare({}, dsn());
+  EXPECT_EQ(refused.exit_status, 4);
+  EXPECT_NE(refused.out.find("\"standby_mismatch\""), std::string::npos) << refused.out;
+  // The option wins.
+  EXPECT_EQ(compare({"--read-dsn", there}, dsn()).exit_status, 0);
 }
 
 // The standby shows everything a second late, so that what was mended on the primary is still wrong there.
