@@ -82,6 +82,10 @@ constexpr ErrorInfo kErrors[] = {
      "The comparison found rows whose two sides differ."},
     {fingerprint_changed, "fingerprint_changed", 4, ask_operator,
      "Someone changed the triggers or functions that keep the two sides in step."},
+    {standby_behind, "standby_behind", 4, ask_operator,
+     "The standby that should be read does not show in time what the primary has committed."},
+    {standby_mismatch, "standby_mismatch", 4, ask_operator,
+     "The server that should be read is not a standby of this primary."},
     {internal_error, "internal_error", 4, bug, "Something happened that cannot happen; please report it."},
 
     {server_unreachable, "server_unreachable", 5, retry, "No connection to PostgreSQL could be made."},

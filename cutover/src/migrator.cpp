@@ -30,6 +30,7 @@ std::string host_name() {
 
 Migrator::Migrator(MigratorOptions options, ProgressListener* listener) : impl_(std::make_unique<Impl>()) {
   refuse_password(options.dsn);
+  refuse_password(options.read_dsn);
   if (options.operator_name.empty()) options.operator_name = login_name();
   if (options.host.empty()) options.host = host_name();
   impl_->options = std::move(options);
@@ -86,6 +87,13 @@ Runner::Setup Migrator::Impl::runner_setup(const MigrationRow& row, std::atomic<
   Runner::Setup setup;
   setup.id = row.id;
   setup.connect = [this, name = row.name](const std::string& role) { return connect(name, role); };
+  if (!options.read_dsn.empty()) {
+    setup.connect_reader = [this, name = row.name] {
+      return SqlSession::connect(
+          {options.read_dsn, fmt::format("crossfade/{}/reader", name), std::chrono::seconds(10)},
+          SqlSession::Target::allow_standby);
+    };
+  }
   setup.options = &options;
   setup.listener = listener;
   setup.stop = &stop;

@@ -28,8 +28,7 @@ std::vector<ActionRecord> Migrator::actions(const MigrationRef& ref) {
 std::optional<ProfileReport> Migrator::dry_run_report(const MigrationRef& ref) {
   auto session = impl_->open(ref.name, "status");
   const auto pass = newest_pass(session, impl_->resolve(session, ref).id, "profile");
-  if (!pass || pass->state != "ended" || pass->result == "{}") return std::nullopt;
-  return profile_from_json(pass->result);
+  return pass ? profile_of(*pass) : std::nullopt;
 }
 
 std::vector<DryRunReport> Migrator::dry_run_reports(const MigrationRef& ref) {
@@ -203,7 +202,8 @@ PassRow Migrator::compare(const MigrationRef& ref) {
       if (impl_->listener != nullptr)
         impl_->listener->on_progress({m.row.name, m.row.phase, rows, estimate, "comparing"});
     };
-    while (!comparator.run(env.session, env.cache, pass, std::chrono::milliseconds(500), stop_, progress))
+    while (!comparator.run(env.session, env.cache, pass, std::chrono::milliseconds(500), stop_, progress,
+                           env.replica))
       runner.check();
     const auto ended = *newest_pass(env.session, m.row.id, "compare", to_text(direction));
     if (sum)

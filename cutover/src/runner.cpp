@@ -39,6 +39,14 @@ bool fails_the_phase(const Error& error) {
   }
 }
 
+std::optional<Replica> replica_of(const Runner::Setup& setup) {
+  if (!setup.connect_reader) return std::nullopt;
+  return Replica({setup.connect_reader, setup.options->read_patience,
+                  [listener = setup.listener](const std::string& note) {
+                    if (listener != nullptr) listener->on_notice(note);
+                  }});
+}
+
 // The phase is failed now, whatever the statement's own code says of its class.
 Error as_failed_phase(const Error& cause) {
   if (cause.exit_status() == error_info(ErrorCode::phase_failed).exit_status) return cause;
@@ -52,6 +60,7 @@ Runner::Runner(Setup setup)
     : setup_(std::move(setup)),
       session_(setup_.connect("runner")),
       cache_(setup_.options->redis),
+      replica_(replica_of(setup_)),
       keeper_(
           setup_.connect, setup_.options->redis, setup_.id, setup_.options->operator_name,
           setup_.options->host, setup_.patience, setup_.contention, stop_, [this] { pass_on_interrupt(); },
@@ -68,7 +77,8 @@ Runner::Runner(Setup setup)
            stop_,
            interruptible_,
            {},
-           {setup_.options->cancel_blockers, setup_.options->terminate_blockers}} {
+           {setup_.options->cancel_blockers, setup_.options->terminate_blockers},
+           replica_ ? &*replica_ : nullptr} {
   silence_user_triggers(session_);
   const auto stored = standing(StateStore(session_).acceptances(setup_.id));
   env_.accepted.insert(env_.accepted.end(), stored.begin(), stored.end());
@@ -79,7 +89,9 @@ Runner::Runner(Setup setup)
 void Runner::pass_on_interrupt() {
   if (!setup_.stop->load() && !stop_) return;
   stop_ = true;
-  if (interruptible_) session_.cancel();
+  if (!interruptible_) return;
+  session_.cancel();
+  if (replica_) replica_->cancel();
 }
 
 Migration Runner::load() { return load(setup_.id); }

@@ -24,6 +24,7 @@ class Runner {
   struct Setup {
     MigrationId id;
     std::function<SqlSession(const std::string& role)> connect;
+    std::function<SqlSession()> connect_reader = {};  // absent: dry run and comparison read on the primary
     const MigratorOptions* options = nullptr;
     ProgressListener* listener = nullptr;
     std::atomic<bool>* stop = nullptr;  // the caller's
@@ -86,6 +87,7 @@ class Runner {
   SqlSession session_;
   CursorCache cache_;
   std::atomic<bool> stop_{false}, interruptible_{false};
+  std::optional<Replica> replica_;
   LeaseKeeper keeper_;
   PhaseEnv env_;
   Redriver redriver_;

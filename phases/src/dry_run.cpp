@@ -12,8 +12,7 @@ namespace {
 
 std::optional<ProfileReport> newest_report(SqlSession& session, const Migration& m) {
   const auto pass = newest_pass(session, m.row.id, "profile");
-  if (!pass || pass->state != "ended" || pass->result == "{}") return std::nullopt;
-  return profile_from_json(pass->result);
+  return pass ? profile_of(*pass) : std::nullopt;
 }
 
 void expect(std::vector<Blocker>& blockers, const Expectation& expectation, std::int64_t count,
@@ -60,13 +59,19 @@ StepResult DryRunHandler::step(PhaseEnv& env, const Migration& m, std::chrono::m
   began_ = true;
   if (!report) {
     Profiler profiler(m, current_table(env.session, m));
-    const auto pass = profiler.open_pass(env.session);
-    const bool ended = profiler.run(env.session, env.cache, pass, slice, env.stop,
-                                    [&](std::int64_t rows) { env.progress(rows, -1, "reading"); });
-    if (!ended) return {StepResult::Kind::again, {}, {}};
+    // One that was read to its end and not reported: the collisions were not counted to the end.
+    auto pass = newest_pass(env.session, m.row.id, "profile");
+    if (!pass || pass->state != "ended") {
+      pass = profiler.open_pass(env.session);
+      const auto told = [&](std::int64_t rows) { env.progress(rows, -1, "reading"); };
+      if (!profiler.run(env.session, env.cache, *pass, slice, env.stop, told, env.replica))
+        return {StepResult::Kind::again, {}, {}};
+    }
+    const bool there = env.replica != nullptr && env.replica->is_proved(pass->id);
+    auto* reader = there ? &env.replica->session(env.session, env.stop) : nullptr;
     // Counting collisions may take long and changes nothing: it can be cancelled, and is done again.
     const Interruptible interruptible(env.interruptible);
-    report = profiler.report(env.session, pass.id);
+    report = profiler.report(env.session, pass->id, reader);
   }
   auto blockers = unaccepted(expectation_blockers(m, *report), env.accepted);
   if (!blockers.empty()) return {StepResult::Kind::waiting, std::move(blockers), {}};

@@ -181,8 +181,9 @@ StepResult run_comparison(PhaseEnv& env, const Migration& m, CompareDirection di
   if (!newest || newest->state != "running") StateStore(env.session).stamp_last_write(m.row.id);
   Comparator comparator(m, table, direction);
   const auto pass = comparator.open_pass(env.session);
-  const bool ended = comparator.run(env.session, env.cache, pass, slice, env.stop,
-                                    [&](std::int64_t rows) { env.progress(rows, -1, "comparing"); });
+  const bool ended = comparator.run(
+      env.session, env.cache, pass, slice, env.stop,
+      [&](std::int64_t rows) { env.progress(rows, -1, "comparing"); }, env.replica);
   if (!ended) return {StepResult::Kind::again, {}, {}};
   auto blockers = comparison_blockers(env, m, direction);
   if (blockers.empty()) return {StepResult::Kind::settled, {}, {}};

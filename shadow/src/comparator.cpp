@@ -41,16 +41,17 @@ DifferenceRow difference_of(const Suspect& suspect) {
 
 class RangeComparison {
  public:
-  RangeComparison(SqlSession& session, const Migration& migration, const QualifiedName& table,
+  // primary: where what seems to differ is looked at again.
+  RangeComparison(SqlSession& primary, const Migration& migration, const QualifiedName& table,
                   CompareDirection direction)
-      : session_(session),
+      : primary_(primary),
         migration_(migration),
         table_(table),
         direction_(direction),
         keyed_sql_(keyed_verdicts_sql(migration, table, direction)) {}
 
-  RangeRead read(const KeyRange& range) {
-    const auto row = verdicts(range);
+  RangeRead read(SqlSession& reader, const KeyRange& range) {
+    const auto row = verdicts(reader, range);
     const auto flagged = int_of(row[2]);
     RangeRead result;
     if (flagged > kFlaggedKeys) {
@@ -66,9 +67,9 @@ class RangeComparison {
   }
 
  private:
-  SqlResult::Row verdicts(const KeyRange& range) {
+  SqlResult::Row verdicts(SqlSession& reader, const KeyRange& range) {
     const auto read = [&](Tolerance tolerance) {
-      return session_
+      return reader
           .exec_prepared(range_verdicts_sql(migration_, table_, direction_, tolerance, range),
                          range_params(range))
           .one("the range");
@@ -105,7 +106,7 @@ class RangeComparison {
     std::vector<std::optional<std::string>> keys;
     for (const auto& suspect : before) keys.emplace_back(suspect.key);
     std::unordered_map<std::string, SqlResult::Row> now;
-    for (const auto& row : session_.exec_prepared(keyed_sql_, {array_literal(keys)}).rows) {
+    for (const auto& row : primary_.exec_prepared(keyed_sql_, {array_literal(keys)}).rows) {
       now[text_of(row[0])] = row;
     }
     std::vector<Suspect> after;
@@ -117,7 +118,7 @@ class RangeComparison {
     return after;
   }
 
-  SqlSession& session_;
+  SqlSession& primary_;
   const Migration& migration_;
   const QualifiedName& table_;
   CompareDirection direction_;
@@ -160,11 +161,14 @@ PassRow Comparator::open_pass(SqlSession& session) {
 }
 
 bool Comparator::run(SqlSession& session, CursorCache& cache, const PassRow& pass, milliseconds slice,
-                     const std::atomic<bool>& stop, const std::function<void(std::int64_t rows)>& progress) {
+                     const std::atomic<bool>& stop, const std::function<void(std::int64_t rows)>& progress,
+                     Replica* replica) {
   RangeWalk walk(session, cache,
-                 {migration_, table_, pass.id, "compare.range", "compare.flushed", "compare.ended"}, pace_);
+                 {migration_, table_, pass.id, "compare.range", "compare.flushed", "compare.ended", replica},
+                 pace_);
   RangeComparison comparison(session, migration_, table_, direction_);
-  return walk.run(slice, stop, progress, [&](const KeyRange& range) { return comparison.read(range); });
+  return walk.run(slice, stop, progress,
+                  [&](SqlSession& reader, const KeyRange& range) { return comparison.read(reader, range); });
 }
 
 std::vector<DifferenceRow> Comparator::differences(SqlSession& session, std::int64_t pass) const {

@@ -163,6 +163,19 @@ void forecast(ProfileReport& report, std::int64_t heap_bytes, std::int64_t index
   report.seconds_high = report.seconds * share * 6;
 }
 
+// The longest statement of all is the one that a standby's replay cancels first.
+std::vector<IndexCollisions> collisions(SqlSession& session, SqlSession* reader, const Migration& m,
+                                        const QualifiedName& table) {
+  if (reader != nullptr) {
+    try {
+      return count_collisions(*reader, m, table);
+    } catch (const Error& error) {
+      if (!error.is_serialization_or_deadlock() && reader->is_open()) throw;
+    }
+  }
+  return count_collisions(session, m, table);
+}
+
 Equality equality_of(SqlSession& session, const std::string& type) {
   try {
     session.exec(equality_probe_sql(type));
@@ -183,6 +196,13 @@ std::int64_t colliding_rows(const ProfileReport& report) {
 
 std::string to_json(const ProfileReport& report) { return report_json(report).dump(); }
 
+std::optional<ProfileReport> profile_of(const PassRow& pass) {
+  if (pass.state != "ended") return std::nullopt;
+  const auto stored = json::parse(pass.result);
+  if (!stored.contains("rows")) return std::nullopt;
+  return report_of(stored);
+}
+
 ProfileReport profile_from_json(const std::string& text) { return report_of(json::parse(text)); }
 
 Profiler::Profiler(const Migration& migration, QualifiedName table, RangePace pace)
@@ -194,14 +214,14 @@ PassRow Profiler::open_pass(SqlSession& session) {
 
 bool Profiler::run(SqlSession& session, CursorCache& cache, const PassRow& pass,
                    std::chrono::milliseconds slice, const std::atomic<bool>& stop,
-                   const std::function<void(std::int64_t rows)>& progress) {
+                   const std::function<void(std::int64_t rows)>& progress, Replica* replica) {
   const auto& column = migration_.binding.column;
   const auto equality = equality_of(session, column.old_type);
   const bool may_fail =
       !column.forward.try_function.empty() || (column.backward && !column.backward->try_function.empty());
-  const auto counters = [&](const KeyRange& range) {
+  const auto counters = [&](SqlSession& reader, const KeyRange& range) {
     const auto read = [&](Tolerance tolerance) {
-      return counters_of(session.exec_prepared(
+      return counters_of(reader.exec_prepared(
           profile_range_sql(migration_, table_, equality, tolerance, range), range_params(range)));
     };
     try {
@@ -211,10 +231,10 @@ bool Profiler::run(SqlSession& session, CursorCache& cache, const PassRow& pass,
     }
     return read(Tolerance::tolerant);
   };
-  RangeWalk walk(session, cache, {migration_, table_, pass.id, "", "dry_run.flushed", ""}, pace_);
-  return walk.run(slice, stop, progress, [&](const KeyRange& range) {
+  RangeWalk walk(session, cache, {migration_, table_, pass.id, "", "dry_run.flushed", "", replica}, pace_);
+  return walk.run(slice, stop, progress, [&](SqlSession& reader, const KeyRange& range) {
     const auto began = std::chrono::steady_clock::now();
-    auto profile = counters(range);
+    auto profile = counters(reader, range);
     profile.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     RangeRead result;
     result.rows = profile.rows;
@@ -224,7 +244,7 @@ bool Profiler::run(SqlSession& session, CursorCache& cache, const PassRow& pass,
   });
 }
 
-ProfileReport Profiler::report(SqlSession& session, std::int64_t pass) {
+ProfileReport Profiler::report(SqlSession& session, std::int64_t pass, SqlSession* reader) {
   const SqlParams id{std::to_string(pass)};
   const auto row =
       session
@@ -247,8 +267,8 @@ ProfileReport Profiler::report(SqlSession& session, std::int64_t pass) {
   const auto sizes =
       session.exec(kTableSizes, {std::to_string(migration_.row.table_oid.value)}).one("the sizes");
   forecast(report, int_of(sizes[0]), int_of(sizes[1]));
-  report.collisions = count_collisions(session, migration_, table_);
-  session.exec("UPDATE crossfade.pass SET result = $2::jsonb WHERE id = $1::bigint",
+  report.collisions = collisions(session, reader, migration_, table_);
+  session.exec("UPDATE crossfade.pass SET result = result || $2::jsonb WHERE id = $1::bigint",
                {id[0], to_json(report)});
   return report;
 }

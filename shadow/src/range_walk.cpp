@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "crossfade/core/error.hpp"
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/shadow/key_sql.hpp"
 
@@ -22,6 +23,8 @@ constexpr auto kLongestStatement = milliseconds(5000);
 constexpr auto kFlushInterval = milliseconds(2000);
 constexpr std::int64_t kLargestRange = 500'000;  // rows; bounds the memory of one aggregate
 constexpr int kFailuresOfOneRow = 5;
+constexpr int kProofShare = 4;
+constexpr auto kLongestProof = milliseconds(30000);
 
 // statement_timeout for a scope; none afterwards.
 class BoundedStatements {
@@ -66,40 +69,60 @@ RangeWalk::RangeWalk(SqlSession& session, CursorCache& cache, const Setup& setup
 
 bool RangeWalk::run(milliseconds slice, const std::atomic<bool>& stop, const Progress& progress,
                     const Read& read) {
-  const auto deadline = Clock::now() + slice;
-  {
-    const BoundedStatements bounded(session_);
-    position_ = position_of(session_, setup_.pass);
-    if (position_.state == "ended") return true;
-    flushed_at_ = Clock::now();
-    while (!position_.complete && !stop) {
-      // The end of the slice does not stop the halving, or a reader that is made anew for each slice never
-      // gets on.
-      if (!one_range(read)) continue;
-      if (progress) progress(pending_.back().rows_read);
-      pass_point(setup_.range_failpoint);
-      if (!found_.empty() || Clock::now() - flushed_at_ >= kFlushInterval) flush();
-      if (Clock::now() >= deadline) break;
-    }
-    flush();
+  // Each proof waits for the standby: as seldom as it takes to make the waiting a small part of the work.
+  if (setup_.replica != nullptr)
+    slice = std::max(slice, std::min(kProofShare * setup_.replica->lag(), kLongestProof));
+  try {
+    if (!walk(Clock::now() + slice, stop, progress, read)) return false;
+  } catch (const Error& error) {
+    // What was read on it and not stored is read again.
+    if (setup_.replica == nullptr || !session_.is_open() || !setup_.replica->survives(error)) throw;
+    return false;
   }
-  if (!position_.complete) return false;
-  finish();
+  if (position_.state != "ended") finish();
   return true;
 }
 
+// True when the pass has ended or its last range is stored.
+bool RangeWalk::walk(Clock::time_point deadline, const std::atomic<bool>& stop, const Progress& progress,
+                     const Read& read) {
+  const BoundedStatements bounded(session_);
+  position_ = position_of(session_, setup_.pass);
+  if (position_.state == "ended" || position_.complete) return true;
+  std::optional<BoundedStatements> bounded_reader;
+  SqlSession* reader = &session_;
+  if (setup_.replica != nullptr) {
+    reader = &setup_.replica->session(session_, stop);
+    bounded_reader.emplace(*reader);
+    if (!setup_.replica->is_proved(setup_.pass) && !setup_.replica->prove(session_, setup_.pass, stop))
+      return false;
+  }
+  flushed_at_ = Clock::now();
+  while (!position_.complete && !stop) {
+    // The end of the slice does not stop the halving, or a reader that is made anew for each slice never
+    // gets on.
+    if (!one_range(*reader, read)) continue;
+    if (progress) progress(pending_.back().rows_read);
+    pass_point(setup_.range_failpoint);
+    const bool due = setup_.replica == nullptr && Clock::now() - flushed_at_ >= kFlushInterval;
+    if ((due || !found_.empty()) && !flush(stop)) return false;
+    if (Clock::now() >= deadline) break;
+  }
+  return flush(stop) && position_.complete;
+}
+
 // False when the range was undone and is to be read again, smaller.
-bool RangeWalk::one_range(const Read& read) {
+bool RangeWalk::one_range(SqlSession& reader, const Read& read) {
   const auto began = Clock::now();
   const auto& key = setup_.migration.binding.key;
   try {
     KeyRange range{position_.low, std::nullopt};
     if (position_.opening_high) {
-      range.high = nth_key(session_, setup_.table, key, {position_.low, position_.opening_high}, pace_.rows);
+      range.high = nth_key(reader, setup_.table, key, {position_.low, position_.opening_high}, pace_.rows);
     }
     const bool last = !range.high;
-    if (last) range.high = nth_key(session_, setup_.table, key, range, 2 * pace_.rows);
-    const auto result = read(range);
+    if (last) range.high = nth_key(reader, setup_.table, key, range, 2 * pace_.rows);
+    const auto result = read(reader, range);
     if (result.density == RangeRead::Density::too_dense) {
       halve();
       return false;
@@ -134,15 +157,18 @@ void RangeWalk::keep(const KeyRange& range, const RangeRead& result) {
       {setup_.migration.row.token, range.high ? array_literal(*range.high) : "", position_.rows_read});
 }
 
-void RangeWalk::flush() {
+// False when we were stopped before the standby had proved what was read there: that is not stored.
+bool RangeWalk::flush(const std::atomic<bool>& stop) {
   flushed_at_ = Clock::now();
-  if (pending_.empty()) return;
+  if (pending_.empty()) return true;
+  if (setup_.replica != nullptr && !setup_.replica->prove(session_, setup_.pass, stop)) return false;
   position_.stored_differences += store_ranges(session_, setup_.pass, pending_, found_,
                                                kStoredDifferences - position_.stored_differences);
   pending_.clear();
   found_.clear();
   flushed_at_ = Clock::now();
   pass_point(setup_.flushed_failpoint);
+  return true;
 }
 
 void RangeWalk::finish() {

@@ -11,6 +11,7 @@
 #include "crossfade/core/sql_session.hpp"
 #include "crossfade/shadow/binding.hpp"
 #include "crossfade/shadow/comparator.hpp"
+#include "crossfade/shadow/replica.hpp"
 #include "read_pass.hpp"
 
 namespace crossfade {
@@ -41,8 +42,10 @@ class RangeWalk {
     std::string_view range_failpoint;    // after each range; empty for none
     std::string_view flushed_failpoint;  // after each commit of ranges
     std::string_view ended_failpoint;    // after the pass was ended; empty for none
+    Replica* replica = nullptr;          // where the ranges are read; null: on the primary
   };
-  using Read = std::function<RangeRead(const KeyRange& range)>;
+  // Reads on `reader`; what it wants to look at again it may look at on the primary.
+  using Read = std::function<RangeRead(SqlSession& reader, const KeyRange& range)>;
   using Progress = std::function<void(std::int64_t rows)>;
 
   RangeWalk(SqlSession& session, CursorCache& cache, const Setup& setup, RangePace& pace);
@@ -55,9 +58,11 @@ class RangeWalk {
  private:
   using Clock = std::chrono::steady_clock;
 
-  bool one_range(const Read& read);
+  bool walk(Clock::time_point deadline, const std::atomic<bool>& stop, const Progress& progress,
+            const Read& read);
+  bool one_range(SqlSession& reader, const Read& read);
   void keep(const KeyRange& range, const RangeRead& result);
-  void flush();
+  bool flush(const std::atomic<bool>& stop);
   void finish();
   void adapt(Clock::duration taken, const RangeRead& result);
   void halve();

@@ -119,10 +119,6 @@ TEST(CliTest, AnAcceptanceNeedsAnIdThatMayBeAcceptedAndAReason) {
   }
 }
 
-TEST(CliTest, WhatIsNotBuiltYetIsRefused) {
-  error_of({"list", "--read-dsn", "host=replica"}, ErrorCode::not_supported_yet);
-}
-
 // A password may stand anywhere that a hurried hand puts it. It is never repeated, whatever else is wrong.
 TEST(CliTest, APasswordIsRefusedAndNeverRepeated) {
   const std::string secret = "hunter2xyz";

@@ -93,7 +93,8 @@ void Parser::add_globals() {
       ->type_name("TEXT");
   app_.add_option("--redis", globals.redis, "redis://HOST[:PORT][/DB] or unix:///PATH [env CROSSFADE_REDIS]")
       ->type_name("URL");
-  app_.add_option("--read-dsn", globals.read_dsn, "Read on a standby; refused by this version")
+  app_.add_option("--read-dsn", globals.read_dsn,
+                  "A standby on which dry run and comparison read [env CROSSFADE_READ_DSN]")
       ->type_name("TEXT");
   app_.add_flag("--json", globals.json, "Answer in JSON on stdout, errors too");
   app_.add_flag("-v,--verbose", globals.verbosity, "Log what is done; -vv more");
@@ -418,6 +419,7 @@ Invocation Parser::parse(std::vector<std::string> words) {
   }
   Globals globals = args_->globals;
   globals.dsn = or_environment(globals.dsn, "CROSSFADE_DSN");
+  globals.read_dsn = or_environment(globals.read_dsn, "CROSSFADE_READ_DSN");
   globals.redis = or_environment(globals.redis, "CROSSFADE_REDIS");
   if (args_->list_failpoints) return {globals, list_failpoints};
   if (!run_) {

@@ -31,12 +31,14 @@ bool may_be_a_uuid(const std::string& text) {
 MigratorOptions options_of(const Command& command, Door::Redis redis) {
   const Globals& globals = command.globals;
   refuse_password(globals.dsn);
+  refuse_password(globals.read_dsn);
   if (redis == Door::Redis::used && globals.redis.empty()) {
     command.output.notice(
         "no Redis is configured (--redis, CROSSFADE_REDIS); everything works, live signals are slower");
   }
   return {.dsn = globals.dsn,
           .redis = globals.redis,
+          .read_dsn = globals.read_dsn,
           .operator_name = globals.operator_name,
           .host = {},
           .cancel_blockers = globals.cancel_blockers,

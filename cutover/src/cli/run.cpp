@@ -77,11 +77,6 @@ int with_lost_answer(const Output& output, int status) {
 int run_invocation(const Output& output, const Invocation& invocation) {
   const Globals& globals = invocation.globals;
   configure_log(globals);
-  if (!globals.read_dsn.empty()) {
-    throw Error(ErrorCode::not_supported_yet,
-                "Reading on a standby (--read-dsn) is not possible in this version.",
-                "Leave it out: dry run and comparison read on the primary, at a bounded pace.", "--read-dsn");
-  }
   return invocation.run({globals, output});
 }
 

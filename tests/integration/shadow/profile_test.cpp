@@ -188,7 +188,10 @@ TEST_F(ProfileTest, AStoppedPassGoesOnAndItsReportIsKept) {
   EXPECT_EQ(second.open_pass(session_).id, pass.id);
   while (!second.run(session_, cache_, pass, milliseconds(100), stop_, nullptr)) {
   }
+  const auto newest = [&] { return newest_pass(session_, fixture_->migration().row.id, "profile").value(); };
+  EXPECT_FALSE(profile_of(newest()));
   const auto report = second.report(session_, pass.id);
+  EXPECT_EQ(to_json(profile_of(newest()).value()), to_json(report));
   EXPECT_EQ(report.rows, 1000);
   sql("DELETE FROM crossfade.comparison");
   EXPECT_EQ(to_json(second.report(session_, pass.id)), to_json(report));

@@ -60,6 +60,8 @@ std::string_view expected_name(ErrorCode code) {
     NAME_OF(rows_suppressed)
     NAME_OF(differences_found)
     NAME_OF(fingerprint_changed)
+    NAME_OF(standby_behind)
+    NAME_OF(standby_mismatch)
     NAME_OF(internal_error)
     NAME_OF(server_unreachable)
     NAME_OF(connection_lost)

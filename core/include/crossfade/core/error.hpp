@@ -60,6 +60,8 @@ enum class ErrorCode : int {
   rows_suppressed = 64,
   differences_found = 65,
   fingerprint_changed = 66,
+  standby_behind = 67,
+  standby_mismatch = 68,
   internal_error = 69,
   // exit 5: PostgreSQL is unavailable; the state is intact
   server_unreachable = 70,

@@ -34,6 +34,10 @@ namespace crossfade {
 struct MigratorOptions {
   std::string dsn;                  // libpq conninfo or URI without a password; empty: libpq's environment
   std::string redis;                // empty: none
+  // A standby on which dry run and comparison read; empty: on the primary. Needs the same role and database.
+  std::string read_dsn = {};
+  // How long it may take to show what the primary has committed.
+  std::chrono::milliseconds read_patience{60000};
   std::string operator_name, host;  // for the history; empty: the login and the host name
   bool cancel_blockers = false;     // pg_cancel_backend on who stands in the way of a lock attempt
   bool terminate_blockers = false;  // pg_terminate_backend; neither touches autovacuum or replication

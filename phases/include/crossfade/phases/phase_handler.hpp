@@ -18,6 +18,7 @@
 #include "crossfade/core/lock_attempts.hpp"
 #include "crossfade/core/sql_session.hpp"
 #include "crossfade/shadow/binding.hpp"
+#include "crossfade/shadow/replica.hpp"
 
 namespace crossfade {
 
@@ -44,7 +45,8 @@ struct PhaseEnv {
   // total below zero: that of the table. With a total it may be called from another thread than the runner's,
   // while the runner waits for a statement.
   std::function<void(std::int64_t done, std::int64_t total, const std::string& note)> progress;
-  SignalPolicy signals{};  // what may be done to who holds the table
+  SignalPolicy signals{};      // what may be done to who holds the table
+  Replica* replica = nullptr;  // where dry run and comparison read; null: on `session`
 };
 
 // The order of what the switch does, in either direction. Each stage is done for all migrations of a group

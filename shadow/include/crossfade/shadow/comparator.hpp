@@ -19,6 +19,8 @@
 
 namespace crossfade {
 
+class Replica;
+
 enum class CompareDirection {
   forward,   // until the switch: the new column must be forward(old)
   backward,  // after it: new = forward(old), or old = backward(new)
@@ -63,9 +65,11 @@ class Comparator {
   // range is halved and read again. A range of one row that fails five times in succession throws. Throws
   // superseded when the pass was voided or another runner works on it. A pass whose ranges do not tile the
   // key space is voided and throws internal_error. Sets the statement_timeout of the session, and leaves it
-  // at none.
+  // at none. With a replica ranges are read there, and stored once that is proved (replica.hpp); what seems
+  // to differ is read again on `session`. A standby that was lost is asked again in the next slice.
   bool run(SqlSession& session, CursorCache& cache, const PassRow& pass, std::chrono::milliseconds slice,
-           const std::atomic<bool>& stop, const std::function<void(std::int64_t rows)>& progress);
+           const std::atomic<bool>& stop, const std::function<void(std::int64_t rows)>& progress,
+           Replica* replica = nullptr);
 
   // Rows of crossfade.difference of the pass, in the order of the key; at most 10,000 are stored per pass.
   std::vector<DifferenceRow> differences(SqlSession& session, std::int64_t pass) const;

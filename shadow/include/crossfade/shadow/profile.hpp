@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +54,8 @@ struct ProfileReport {
 std::int64_t colliding_rows(const ProfileReport& report);
 std::string to_json(const ProfileReport& report);
 ProfileReport profile_from_json(const std::string& text);
+// The report of a pass; absent until report() was called for it.
+std::optional<ProfileReport> profile_of(const PassRow& pass);
 
 // How the collisions under one unique index are counted; without SQL where none are possible.
 struct CollisionCheck {
@@ -68,12 +71,13 @@ class Profiler {
   PassRow open_pass(SqlSession& session);
   // As Comparator::run.
   bool run(SqlSession& session, CursorCache& cache, const PassRow& pass, std::chrono::milliseconds slice,
-           const std::atomic<bool>& stop, const std::function<void(std::int64_t rows)>& progress);
+           const std::atomic<bool>& stop, const std::function<void(std::int64_t rows)>& progress,
+           Replica* replica = nullptr);
   // The sum over the ranges of an ended pass; also stored in pass.result, where later calls read it. The
   // first call counts collisions, which reads the whole table once more per unique index that is not proved:
   // one statement without a time limit, which may be cancelled. Throws not_ready while the pass has not
-  // ended.
-  ProfileReport report(SqlSession& session, std::int64_t pass);
+  // ended. Collisions are counted on `reader`, or on `session` when a conflict with recovery cancels that.
+  ProfileReport report(SqlSession& session, std::int64_t pass, SqlSession* reader = nullptr);
 
  private:
   Migration migration_;
