@@ -4,6 +4,7 @@
 
 #include "crossfade/core/catalog.hpp"
 #include "crossfade/shadow/archive.hpp"
+#include "crossfade/shadow/collisions.hpp"
 #include "crossfade/shadow/profile.hpp"
 #include "crossfade/shadow/statements.hpp"
 #include "crossfade/shadow/transform.hpp"
@@ -39,7 +40,10 @@ class Planner {
     each(Phase::dry_run, [&](const Part& part) {
       return dry_run_statements(env_.session, part.at(Phase::dry_run), part.table);
     });
-    for (const auto& part : parts_) add_collision_checks(part);
+    for (const auto& part : parts_) {
+      add_collision_checks(Phase::dry_run, part, ComparedValue::forward,
+                           "rows that would collide under unique index ");
+    }
     enter(Phase::backfill, Phase::dry_run);
     each(Phase::backfill,
          [&](const Part& part) { return sweep_statements(part.at(Phase::backfill), part.table); });
@@ -122,13 +126,12 @@ class Planner {
          Blocks::nothing, false});
   }
 
-  void add_collision_checks(const Part& part) {
-    for (const auto& check : collision_checks(env_.session, part.at(Phase::dry_run), part.table)) {
+  void add_collision_checks(Phase phase, const Part& part, ComparedValue value, const std::string& what) {
+    for (const auto& check : collision_checks(env_.session, part.at(phase), part.table, value)) {
       if (check.sql.empty()) continue;  // proved one-to-one
-      add(Phase::dry_run, "work",
-          {"rows that would collide under unique index " + check.index +
-               ": sorts the whole table once, and may take long",
-           check.sql, "ACCESS SHARE on " + part.table.display(), Blocks::nothing, false});
+      add(phase, "work",
+          {what + check.index + ": sorts the whole table once, and may take long", check.sql,
+           "ACCESS SHARE on " + part.table.display(), Blocks::nothing, false});
     }
   }
 
@@ -147,6 +150,9 @@ class Planner {
     for (const auto& part : parts_) {
       const auto m = part.at(Phase::switched);
       work(Phase::switched, settling_statements(m, part.table, part.registration.ledger));
+      add_collision_checks(Phase::switched, part, ComparedValue::old,
+                           "only before a way back: rows whose old values collide under unique index ");
+      work(Phase::switched, owed_statements(env_.session, m, part.table, part.registration.ledger));
       work(Phase::switched, comparison_statements(m, part.table, CompareDirection::backward));
       if (m.spec.archive == Archive::table) work(Phase::switched, archive_statements(m, part.table));
     }

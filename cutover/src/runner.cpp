@@ -281,10 +281,12 @@ void Runner::settle_one(const MigrationId& id) {
 
 void Runner::repeat(const Migration& m, const std::function<StepResult()>& step) {
   follow_progress(m);
-  for (auto result = step(); result.kind == StepResult::Kind::again; result = step()) {
+  auto result = step();
+  for (; result.kind == StepResult::Kind::again; result = step()) {
     check();
     std::this_thread::sleep_for(result.pause);
   }
+  if (!result.blockers.empty()) throw error_of(result.blockers, m.row.name);
 }
 
 void Runner::refresh(PhaseHandler& handler, const MigrationId& id) {

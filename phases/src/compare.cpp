@@ -71,7 +71,8 @@ StepResult CompareHandler::step(PhaseEnv& env, const Migration& m, std::chrono::
   const auto restored = prepare_rollback(env, m);
   if (restored.kind != StepResult::Kind::settled) return restored;
   // A switch back gives a constraint its spare index: both are built again for the next switch.
-  if (const auto built = build_twins(env, m, lock_); built.kind != StepResult::Kind::settled) return built;
+  if (const auto built = build_twins(env, m, lock_, refused_); built.kind != StepResult::Kind::settled)
+    return built;
   const auto replayed = replay(env, m, slice);
   if (replayed.kind != StepResult::Kind::settled) return replayed;
   return resolve_and_compare(env, m, slice);

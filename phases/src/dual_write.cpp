@@ -39,7 +39,8 @@ std::vector<Blocker> barrier_blockers(PhaseEnv& env, const Migration& m) {
 
 StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds) {
   const auto table = current_table(env.session, m);
-  if (const auto built = build_twins(env, m, lock_); built.kind != StepResult::Kind::settled) return built;
+  if (const auto built = build_twins(env, m, lock_, refused_); built.kind != StepResult::Kind::settled)
+    return built;
   if (const auto blockers = barrier_blockers(env, m); !blockers.empty()) {
     env.progress(-1, -1, blockers.front().text);
     return {StepResult::Kind::again, {}, std::chrono::milliseconds(250)};

@@ -3,13 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 
 #include "crossfade/core/catalog.hpp"
 #include "crossfade/core/lock_attempts.hpp"
-#include "crossfade/core/log.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/core/tuning.hpp"
 #include "crossfade/phases/preflight.hpp"
@@ -252,50 +248,6 @@ StepResult with_short_lock(PhaseEnv& env, const Migration& m, ShortLock& lock,
     if (!error.is_lock_not_available()) throw;
     return {StepResult::Kind::again, {}, lock.pause()};
   }
-}
-
-namespace {
-
-// Tells how far an index build has come, once a second, from a connection of its own, while the runner's is
-// busy with it. Without a connection nothing is told; the build does not mind.
-class BuildWatch {
- public:
-  BuildWatch(PhaseEnv& env, Oid table)
-      : thread_([&env, table, this](const std::stop_token& stop) {
-          try {
-            auto session = env.connect("progress");
-            while (!stop.stop_requested()) {
-              if (const auto progress = build_progress(session, table))
-                env.progress(-1, 0, "building twins: " + *progress);
-              std::unique_lock lock(mutex_);
-              wake_.wait_for(lock, stop, std::chrono::seconds(1), [] { return false; });
-            }
-          } catch (const Error& error) {
-            log::write(log::Level::info, "progress_unknown", {{"reason", error.message()}});
-          }
-        }) {}
-
- private:
-  std::mutex mutex_;
-  std::condition_variable_any wake_;
-  std::jthread thread_;  // ends before what it waits with
-};
-
-}  // namespace
-
-StepResult build_twins(PhaseEnv& env, const Migration& m, ShortLock& lock) {
-  TwinBuilder builder(m, current_table(env.session, m), load_ledger(env.session, m.row.id));
-  if (builder.missing(env.session).empty()) return {StepResult::Kind::settled, {}, {}};
-  env.progress(-1, -1, "building twins");
-  if (builder.builds_next(env.session)) {
-    // It needs no lock that anybody waits for: an old transaction is waited for by the server.
-    const Interruptible interruptible(env.interruptible);
-    const BuildWatch watch(env, m.row.table_oid);
-    builder.step(env.session, std::chrono::milliseconds(0));
-    return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
-  }
-  return with_short_lock(env, m, lock,
-                         [&](std::chrono::milliseconds wait) { return builder.step(env.session, wait); });
 }
 
 std::vector<Blocker> check_blockers(PhaseEnv& env, const Migration& m, const std::string& physical) {

@@ -28,6 +28,10 @@ class ShortLock {
   std::vector<std::string> unreached_;
 };
 
+// What PostgreSQL said when a build of this run met values that the index refuses. Its leftover may fail live
+// writes, and goes before anything is told.
+using RefusedBuild = std::optional<std::string>;
+
 // Around a statement that runs for long and may be cancelled when the operator interrupts.
 class Interruptible {
  public:
@@ -82,6 +86,7 @@ class DualWriteHandler : public PhaseHandler {
 
  private:
   ShortLock lock_;
+  RefusedBuild refused_;
 };
 
 class CompareHandler : public PhaseHandler {
@@ -96,6 +101,7 @@ class CompareHandler : public PhaseHandler {
 
  private:
   ShortLock lock_;
+  RefusedBuild refused_;
   StepResult replay(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
   StepResult resolve_and_compare(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
   std::unique_ptr<Sweep> sweep_;
@@ -118,6 +124,7 @@ class SwitchedHandler : public PhaseHandler {
  private:
   StepResult archive(PhaseEnv& env, const Migration& migration);
   ShortLock lock_;
+  RefusedBuild refused_;
 };
 
 class DroppedHandler : public PhaseHandler {
@@ -147,8 +154,12 @@ std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& migra
 // Runs `work` with the wait of one try for a short lock; settled when it answers true.
 StepResult with_short_lock(PhaseEnv& env, const Migration& migration, ShortLock& lock,
                            const std::function<bool(std::chrono::milliseconds)>& work);
-// One step towards every twin; settled when all are valid.
-StepResult build_twins(PhaseEnv& env, const Migration& migration, ShortLock& lock);
+// One step towards every twin; settled when all are valid, failed when the values of some rows do not go into
+// one.
+StepResult build_twins(PhaseEnv& env, const Migration& migration, ShortLock& lock, RefusedBuild& refused);
+// Phase switched: one step towards what the way back owes; settled when all of it is valid, waiting with
+// rollback_refused when the old values of some rows do not go into it.
+StepResult build_owed(PhaseEnv& env, const Migration& migration, ShortLock& lock, RefusedBuild& refused);
 // Rows that would violate a carried check if the column `physical` bore the name. Reads the table.
 std::vector<Blocker> check_blockers(PhaseEnv& env, const Migration& migration, const std::string& physical);
 // What a switch left to do on `column` (NOT NULL and constraints, validated online); nullopt when nothing is.

@@ -131,7 +131,8 @@ Crossing SwitchedHandler::enter(PhaseEnv& env, const Migration& m) {
   // The marks are read before the inventory: an index or view that comes after it changes them, and would
   // otherwise be lost without a word.
   const auto marks = read_dependent_marks(env.session, m);
-  if (const auto changed = dependent_blockers(env, m); !changed.empty()) throw error_of(changed, m.row.name);
+  if (const auto changed = unaccepted(dependent_blockers(env, m), env.accepted); !changed.empty())
+    throw error_of(changed, m.row.name);
   const TwinBuilder twins(m, current_table(env.session, m), load_ledger(env.session, m.row.id));
   return switch_crossing(env, m, marks, twins.not_null_check_valid(env.session));
 }
@@ -211,6 +212,8 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
     crossing.recheck +=
         raise_unless(old_not_null_proof_sql(m), "the old column is not proved NOT NULL any more");
   }
+  if (const auto owed = owed_indexes_proof_sql(m, table, ledger); !owed.empty())
+    crossing.recheck += raise_unless(owed, "an index of the old column is not there any more");
   let_followers_go(crossing, ledger);
   crossing.parts.insert(crossing.parts.end(),
                         {{Stage::sequences, sequences_back_sql(ledger)},
@@ -236,38 +239,6 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
   crossing.assignments = {refreshed_fingerprint(after)};
   crossing.evidence = nlohmann::json{{"misfits_open", open_misfits(env.session, m.row.id)}}.dump();
   return crossing;
-}
-
-// A primary key or a replica identity goes back to a column that is NOT NULL, and no row is read under the
-// lock.
-StepResult SwitchedHandler::prepare_rollback(PhaseEnv& env, const Migration& m) {
-  if (!needs_not_null(load_ledger(env.session, m.row.id)) || old_not_null_is_proved(env.session, m))
-    return {StepResult::Kind::settled, {}, {}};
-  const auto table = current_table(env.session, m);
-  resolve_misfits(env.session, m, table);
-  // Nothing is prepared for a way back that is refused anyway.
-  const auto shut = unaccepted(rollback_blockers(env, m), env.accepted);
-  if (std::ranges::any_of(shut, [](const Blocker& b) { return b.code == ErrorCode::rollback_refused; }))
-    return {StepResult::Kind::settled, {}, {}};
-  env.progress(-1, -1, "proving the old column NOT NULL");
-  return with_short_lock(env, m, lock_, [&](std::chrono::milliseconds wait) {
-    try {
-      return prove_old_not_null(env.session, m, table, wait);
-    } catch (const Error& error) {
-      // A misfit that was written since: nothing is to be proved then.
-      if (error.sqlstate() != "23514") throw;
-      drop_old_not_null_proof(env.session, m, table, wait);
-      return true;
-    }
-  });
-}
-
-StepResult SwitchedHandler::abandon_rollback(PhaseEnv& env, const Migration& m) {
-  if (!old_not_null_has_proof(env.session, m)) return {StepResult::Kind::settled, {}, {}};
-  return with_short_lock(env, m, lock_, [&](std::chrono::milliseconds wait) {
-    drop_old_not_null_proof(env.session, m, current_table(env.session, m), wait);
-    return true;
-  });
 }
 
 StepResult SwitchedHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {

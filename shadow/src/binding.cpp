@@ -138,6 +138,11 @@ bool keeps_values(const ColumnBinding& column) {
          keeps(*column.backward);
 }
 
+bool keeps_distinct(const std::optional<Expression>& expression, NullsInIndex nulls) {
+  return expression && expression->one_to_one &&
+         (nulls == NullsInIndex::differ || expression->totality == Totality::total);
+}
+
 bool widens_integer(const ColumnBinding& column) {
   const auto integer = [](const std::string& type) {
     return type == "smallint" || type == "integer" || type == "bigint";

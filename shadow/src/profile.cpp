@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "collisions.hpp"
 #include "crossfade/core/error.hpp"
 #include "profile_sql.hpp"
 #include "range_walk.hpp"
@@ -166,14 +165,15 @@ void forecast(ProfileReport& report, std::int64_t heap_bytes, std::int64_t index
 // The longest statement of all is the one that a standby's replay cancels first.
 std::vector<IndexCollisions> collisions(SqlSession& session, SqlSession* reader, const Migration& m,
                                         const QualifiedName& table) {
+  const auto checks = collision_checks(session, m, table, ComparedValue::forward);
   if (reader != nullptr) {
     try {
-      return count_collisions(*reader, m, table);
+      return count_collisions(*reader, checks);
     } catch (const Error& error) {
       if (!error.is_serialization_or_deadlock() && reader->is_open()) throw;
     }
   }
-  return count_collisions(session, m, table);
+  return count_collisions(session, checks);
 }
 
 Equality equality_of(SqlSession& session, const std::string& type) {

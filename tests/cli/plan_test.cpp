@@ -166,6 +166,15 @@ TEST_F(PlanTest, NorWhenTheExpressionMayFail) {
   run_twice(plan());
 }
 
+// Unique indexes that the switch drops, and the way back builds again.
+TEST_F(PlanTest, NorWhenTheWayBackOwesIndexes) {
+  add_rows("integer", "7");
+  sql("ALTER TABLE accounts ADD CONSTRAINT one UNIQUE (balance)");
+  sql("CREATE UNIQUE INDEX two ON accounts (balance, (id % 3)) WHERE id > 0");
+  write_spec("name = \"balance\"\ntype = \"numeric\"\n");
+  run_twice(plan());
+}
+
 TEST_F(PlanTest, EveryPhaseWithWorkHasItsStatementsAndLocks) {
   add_rows("integer", "7");
   write_spec("name = \"balance\"\ntype = \"bigint\"\n");

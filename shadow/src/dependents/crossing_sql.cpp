@@ -35,6 +35,9 @@ class Mover {
     sql_ += fmt::format("ALTER INDEX {} RENAME TO {};\n", QualifiedName{table_.schema, from}.sql(),
                         quote_identifier(to));
   }
+  void drop_index(const std::string& name) {
+    sql_ += fmt::format("DROP INDEX {};\n", QualifiedName{table_.schema, name}.sql());
+  }
   void comment_index(const std::string& name, const std::optional<std::string>& text) {
     sql_ += fmt::format("COMMENT ON INDEX {} IS {};\n", QualifiedName{table_.schema, name}.sql(),
                         quote_nullable(text));
@@ -130,13 +133,16 @@ std::string carry_over_sql(const Migration& m, const QualifiedName& table, const
         mover.comment(now, entry.old_sql);
         break;
       case DependentKind::index:
-        mover.rename_index(entry.name, m.generated.retired(entry.name));
+        if (entry.shed)
+          mover.drop_index(entry.name);
+        else
+          mover.rename_index(entry.name, m.generated.retired(entry.name));
         mover.rename_index(m.generated.twin(entry.name), entry.name);
         if (entry.old_sql) mover.comment_index(entry.name, entry.old_sql);
         mover.roles_of(entry);
         break;
       case DependentKind::unique_constraint:
-        // The old column's own index went with the constraint; its spare stays.
+        // The old column's own index went with the constraint; its spare stays, if it has one.
         mover.add_constraint(entry, m.generated.twin(entry.name));
         break;
       case DependentKind::statistics:
@@ -190,7 +196,10 @@ std::string carry_back_sql(const Migration& m, const QualifiedName& table, const
       case DependentKind::index:
         mover.rename_index(entry.name, m.generated.twin(entry.name));
         mover.rename_index(m.generated.retired(entry.name), entry.name);
-        if (entry.old_sql) mover.comment_index(m.generated.twin(entry.name), std::nullopt);
+        if (entry.old_sql) {
+          mover.comment_index(m.generated.twin(entry.name), std::nullopt);
+          if (entry.shed) mover.comment_index(entry.name, entry.old_sql);
+        }
         mover.roles_of(entry);
         break;
       case DependentKind::unique_constraint:

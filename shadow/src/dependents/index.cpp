@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <utility>
 
 #include "crossfade/core/error.hpp"
+#include "not_null.hpp"
 #include "reading.hpp"
 
 namespace crossfade {
@@ -39,7 +41,10 @@ SELECT c.relname, i.indisunique, coalesce(s.spcname, ''), obj_description(i.inde
       THEN 'a foreign key refers to it by its other columns' END,
     CASE WHEN EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
                       AND d.objid = i.indexrelid AND d.deptype IN ('e', 'x'))
-      THEN 'it depends on an extension' END)
+      THEN 'it depends on an extension' END),
+  i.indisprimary,
+  -- PostgreSQL 14 has no such column.
+  coalesce(to_jsonb(i) ->> 'indnullsnotdistinct', 'false')
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
 JOIN pg_namespace n ON n.oid = t.relnamespace LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
 WHERE i.indexrelid = $1::oid)sql";
@@ -80,10 +85,15 @@ class IndexReader {
     const bool computed = bool_of(row[10]);
     if (computed && !reading_.keeps_values())
       also("it computes with the column, and the conversion is not proved to keep every value");
-    if (index.unique && !is_one_to_one())
-      also("it is unique, and the conversion is not proved one-to-one both ways");
-    if (index.replica_identity && !proves_not_null())
-      also("it is the replica identity, and the new column is not proved NOT NULL before the switch");
+    const bool in_key = !bool_of(row[9]);
+    for (const auto& [is_so, role] : {std::pair(index.replica_identity, "it is the replica identity"),
+                                      std::pair(bool_of(row[12]), "it is the primary key")}) {
+      // The switch would have to read every row under the lock.
+      if (is_so && in_key && !proves_not_null(reading_.column))
+        also(fmt::format("{}, and the new column is not proved NOT NULL before the switch", role));
+    }
+    const auto nulls = text_of(row[13]) == "true" ? NullsInIndex::collide : NullsInIndex::differ;
+    index.shed = may_fail_after_switch(index.unique && in_key, nulls, computed);
     if (why.empty()) {
       const auto words = words_of(text_of(row[4]), text_of(row[5]), row[6]);
       if (!words)
@@ -95,20 +105,20 @@ class IndexReader {
       reading_.refuse(reference_, why);
       return std::nullopt;
     }
+    if (index.unique && in_key) tell_of_collisions(nulls);
     tell_of_unique(index);
-    tell_of_size(bool_of(row[9]));
+    tell_of_size(!in_key);
     check_tablespace(index);
     return index;
   }
 
  private:
-  bool is_one_to_one() const {
-    const auto& column = reading_.column;
-    return column.forward.one_to_one && column.backward && column.backward->one_to_one;
-  }
-  bool proves_not_null() const {
-    const auto& column = reading_.column;
-    return column.not_null && column.forward.totality == Totality::total && column.forward.strict;
+  // Kept on the old column, the index could refuse what the new one takes: two rows get the same old value,
+  // or it computes with a value that the new type holds and the old one only just (b + 1).
+  bool may_fail_after_switch(bool tells_apart, NullsInIndex nulls, bool computed) const {
+    const auto& backward = reading_.column.backward;
+    if (tells_apart && !keeps_distinct(backward, nulls)) return true;
+    return computed && (!backward || backward->totality != Totality::total);
   }
 
   // Made on the clone and read back there: PostgreSQL says whether the new type can do it, and how it reads
@@ -118,21 +128,39 @@ class IndexReader {
     const auto statement = fmt::format("CREATE INDEX cf_twin ON {} USING {}{}{}", clone.sql(),
                                        words.definition, partial ? " WHERE " : "", words.predicate);
     if (auto objection = clone.objection(statement)) return objection;
-    const auto whole = clone.over_shadow(statement, "pg_get_indexdef('pg_temp.cf_twin'::regclass)");
-    const auto where =
-        clone.over_shadow(statement,
-                          "coalesce((SELECT ' WHERE ' || pg_get_expr(indpred, indrelid) FROM pg_index"
-                          " WHERE indexrelid = 'pg_temp.cf_twin'::regclass), '')");
-    const auto over = words_of(whole,
-                               fmt::format("CREATE INDEX cf_twin ON pg_temp.{} USING ",
-                                           display_identifier(reading_.table.name.name)),
-                               partial ? std::optional(where) : std::nullopt);
-    if (!over) return "its definition cannot be taken apart";
+    const auto read = [&](auto over) {
+      const auto where =
+          (clone.*over)(statement,
+                        "coalesce((SELECT ' WHERE ' || pg_get_expr(indpred, indrelid) FROM pg_index"
+                        " WHERE indexrelid = 'pg_temp.cf_twin'::regclass), '')");
+      return words_of((clone.*over)(statement, "pg_get_indexdef('pg_temp.cf_twin'::regclass)"),
+                      fmt::format("CREATE INDEX cf_twin ON pg_temp.{} USING ",
+                                  display_identifier(reading_.table.name.name)),
+                      partial ? std::optional(where) : std::nullopt);
+    };
+    const auto over_shadow = read(&Clone::over_shadow);
+    const auto over_retired = index.shed ? read(&Clone::over_retired) : Words{};
+    if (!over_shadow || !over_retired) return "its definition cannot be taken apart";
     index.definition = words.definition;
     index.predicate = words.predicate;
-    index.twin_definition = over->definition;
-    index.twin_predicate = over->predicate;
+    index.twin_definition = over_shadow->definition;
+    index.twin_predicate = over_shadow->predicate;
+    index.retired_definition = over_retired->definition;
+    index.retired_predicate = over_retired->predicate;
     return std::nullopt;
+  }
+
+  // The twin stands beside live writes before the switch: it may refuse what the old index takes.
+  void tell_of_collisions(NullsInIndex nulls) {
+    if (keeps_distinct(reading_.column.forward, nulls)) return;
+    reading_.findings.push_back(
+        {Severity::refuse, "twin_unique_may_reject", reference_.identity,
+         fmt::format(
+             "{} is unique, and two values that differ in column {} are not proved to differ in the "
+             "new one: from dual_write on its twin may fail, with 23505, a write that is valid today.",
+             reference_.description, reading_.object()),
+         "Let the dry run count the rows that would collide, and accept it; or drop the index before the "
+         "migration and build it again after it."});
   }
 
   void tell_of_unique(const Dependent& index) {

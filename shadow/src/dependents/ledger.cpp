@@ -128,6 +128,9 @@ json to_json(const Dependent& entry) {
       {"twin_predicate", entry.twin_predicate},
       {"from_sequence", entry.from_sequence},
       {"unique", entry.unique},
+      {"shed", entry.shed},
+      {"retired_definition", entry.retired_definition},
+      {"retired_predicate", entry.retired_predicate},
       {"tablespace", entry.tablespace},
       {"constraint_kind", entry.constraint_kind},
       {"replica_identity", entry.replica_identity},
@@ -159,6 +162,9 @@ Dependent from_json(const std::string& kind, std::string name, const json& detai
   entry.twin_predicate = detail.at("twin_predicate");
   entry.from_sequence = detail.at("from_sequence");
   entry.unique = detail.at("unique");
+  entry.shed = detail.at("shed");
+  entry.retired_definition = detail.at("retired_definition");
+  entry.retired_predicate = detail.at("retired_predicate");
   entry.tablespace = detail.at("tablespace");
   entry.constraint_kind = detail.at("constraint_kind");
   entry.replica_identity = detail.at("replica_identity");

@@ -48,15 +48,25 @@ std::optional<std::string> Clone::objection(const std::string& statement) const 
   }
 }
 
+void Clone::rename(const std::string& from, const std::string& to) const {
+  session_.exec(fmt::format("ALTER TABLE {} RENAME COLUMN {} TO {}", sql_, quote_identifier(from),
+                            quote_identifier(to)));
+}
+
 std::string Clone::over_shadow(const std::string& statement, const std::string& reading) const {
   const Savepoint undone(session_);
   session_.exec(statement);
-  const auto rename = [&](const std::string& from, const std::string& to) {
-    session_.exec(fmt::format("ALTER TABLE {} RENAME COLUMN {} TO {}", sql_, quote_identifier(from),
-                              quote_identifier(to)));
-  };
   rename(column_.name, column_.shadow_name);
   rename(column_.retired_name, column_.name);
+  return text_of(session_.exec("SELECT " + reading).one("definition")[0]);
+}
+
+std::string Clone::over_retired(const std::string& statement, const std::string& reading) const {
+  const Savepoint undone(session_);
+  rename(column_.name, column_.shadow_name);
+  rename(column_.retired_name, column_.name);
+  session_.exec(statement);
+  rename(column_.name, column_.retired_name);
   return text_of(session_.exec("SELECT " + reading).one("definition")[0]);
 }
 

@@ -31,8 +31,12 @@ class Clone {
   // shadow name and the old one by its own: the definition over the shadow. Undone. Throws what PostgreSQL
   // says when the statement fails.
   std::string over_shadow(const std::string& statement, const std::string& reading) const;
+  // The same over the old column, as it reads after the switch: by its retired name.
+  std::string over_retired(const std::string& statement, const std::string& reading) const;
 
  private:
+  void rename(const std::string& from, const std::string& to) const;
+
   SqlSession& session_;
   const ColumnBinding& column_;
   std::string sql_;

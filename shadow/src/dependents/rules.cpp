@@ -31,10 +31,16 @@ const std::vector<DependentRule>& dependent_rules() {
        "not keep values",
        "dual_write", "SHARE UPDATE EXCLUSIVE", "dependent_not_carried"},
       {"unique index, UNIQUE, PRIMARY KEY", "carried",
-       "where the conversion is proved one-to-one both ways; a constraint also gets a spare index on the old "
-       "column, "
-       "of which the way back makes it again at once",
+       "as any index; where two values are not proved to stay apart on the way there it is refused "
+       "until that is accepted, and the dry run counts the rows; a constraint also gets a spare index "
+       "on the old column, of which the way back makes it again at once; a primary key or replica "
+       "identity only where the new column is proved NOT NULL before the switch",
        "dual_write", "SHARE UPDATE EXCLUSIVE", "twin_unique_may_reject"},
+      {"index of the old column that could refuse what the new one takes", "carried",
+       "where two values are not proved to stay apart on the way back, or the index computes with the "
+       "column and not every value has a way back: dropped in the switch, and built again CONCURRENTLY "
+       "before a way back, which is refused while old values collide",
+       "switched", "SHARE UPDATE EXCLUSIVE, before a way back", ""},
       {"DEFERRABLE unique constraint", "refused", "its twin is checked at once until the switch", "", "",
        "dependent_not_carried"},
       {"index that is not valid, reads the whole row, has a statistics target, or depends on an extension",

@@ -191,6 +191,9 @@ void RandomSchema::choose_indexes() {
   index("", kind_.number ? fmt::format("(({} + 1), (lower(d)))", c) : fmt::format("((lower({})), d)", c));
   index("UNIQUE ", fmt::format("({}, id)", c));
   index("UNIQUE ", fmt::format("(id, {}) NULLS NOT DISTINCT", c));
+  index("UNIQUE ", fmt::format("({})", c));
+  index("UNIQUE ", fmt::format("({} DESC, (id / 2)) INCLUDE (e) WITH (fillfactor = 80)", c));
+  index("UNIQUE ", fmt::format("((lower(d)), {}) WHERE e > 5", c));
   if (!kind_.number) index("", fmt::format("({} {} COLLATE \"POSIX\")", c, "text_pattern_ops"));
   {
     const auto name = new_name();
@@ -223,6 +226,8 @@ void RandomSchema::choose_constraints() {
   constraint(fmt::format("CHECK ({}) NOT VALID", row_condition()));
   constraint(fmt::format("CHECK ({} IS NULL OR e > -1 AND id > 0)", c));
   constraint(fmt::format("UNIQUE ({}, id)", c));
+  constraint(fmt::format("UNIQUE ({})", c));
+  constraint(fmt::format("UNIQUE (e, {})", c));
   constraint(fmt::format("UNIQUE (id) INCLUDE ({})", c));
   constraint(fmt::format("UNIQUE (id, {}) DEFERRABLE INITIALLY DEFERRED", c));
   constraint(fmt::format("EXCLUDE USING btree (id WITH =, {} WITH =)", c));

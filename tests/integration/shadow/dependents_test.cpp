@@ -90,8 +90,6 @@ const std::vector<RefusedCase> kIndexCases{
     {"WholeRowIndex",
      "CREATE FUNCTION f(t) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 1'; CREATE INDEX i ON t (f(t))",
      "public.i"},
-    {"UniqueIndexOfAWrittenExpression", "CREATE UNIQUE INDEX i ON t (b)", "public.i",
-     column_spec("b", "bigint", "b / 2")},
     {"ExpressionIndexUnderAWrittenExpression", "CREATE INDEX i ON t ((1 / b))", "public.i",
      column_spec("b", "bigint", "b / 2")},
     {"PredicateUnderAWrittenExpression", "CREATE INDEX i ON t (e) WHERE b > 0", "public.i",
@@ -108,6 +106,11 @@ const std::vector<RefusedCase> kConstraintCases{
     {"WholeRowCheck", "ALTER TABLE t ADD CONSTRAINT c CHECK (t IS NOT NULL)", "c on public.t"},
     {"CheckThatTheNewTypeCannotDo", "ALTER TABLE t ADD CONSTRAINT c CHECK (int4larger(b, 1) > 0)",
      "c on public.t"},
+    {"PrimaryKeyThatIsNotProvedNotNull",
+     "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD UNIQUE (e); ALTER TABLE t ADD CONSTRAINT c "
+     "PRIMARY "
+     "KEY (b)",
+     "c on public.t", column_spec("b", "smallint")},
     {"DeferrableUnique", "ALTER TABLE t ADD CONSTRAINT c UNIQUE (b) DEFERRABLE", "c on public.t"},
     {"Exclusion", "ALTER TABLE t ADD CONSTRAINT c EXCLUDE USING btree (b WITH =)", "c on public.t"},
     {"ForeignKeyUnderAWrittenExpression",
@@ -182,6 +185,43 @@ TEST_F(DependentsTest, AnIndexThatIsNotValidIsNamed) {
   EXPECT_EQ(inventory("SELECT 1", column_spec("b", "bigint")).objects("dependent_not_carried"),
             std::vector<std::string>{"public.i"});
 }
+
+// What a unique index of the old column may do to the application, by what is proved of the two ways.
+struct UniqueCase {
+  std::string name, index;
+  ColumnSpec column;
+  bool may_reject, shed;
+  int since = 0;
+};
+void PrintTo(const UniqueCase& c, std::ostream* out) { *out << c.name; }
+
+class UniqueProofTest : public DependentsTest, public ::testing::WithParamInterface<UniqueCase> {};
+
+TEST_P(UniqueProofTest, DecidesWhatIsAcceptedAndWhatTheSwitchDrops) {
+  const auto& c = GetParam();
+  if (session().identity().version_num < c.since) return;
+  const auto found = inventory(kTable + "CREATE UNIQUE INDEX i ON t " + c.index, c.column);
+  EXPECT_EQ(found.objects("twin_unique_may_reject"),
+            c.may_reject ? std::vector<std::string>{"public.i"} : std::vector<std::string>{});
+  EXPECT_TRUE(found.objects("dependent_not_carried").empty());
+  const auto* entry = found.ledger.find(DependentKind::index);
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(entry->shed, c.shed);
+}
+
+const std::vector<UniqueCase> kUniqueCases{
+    {"BothWays", "(b)", column_spec("b", "bigint"), false, false},
+    {"OnlyForward", "(b, e)", column_spec("b", "numeric"), false, true},
+    {"OnlyBackward", "(b)", column_spec("b", "bigint", "b / 2"), true, false},
+    {"Neither", "(d)", column_spec("d", "numeric", "d::numeric"), true, true},
+    {"NotOfTheKey", "(e) INCLUDE (b)", column_spec("b", "bigint", "b / 2"), false, false},
+    {"InAnExpression", "((b + 1))", column_spec("b", "bigint"), false, true},
+    {"NullsCollideOnTheWayBack", "(b) NULLS NOT DISTINCT", column_spec("b", "bigint"), false, true, 150000},
+    {"NullsCollideOnTheWayThere", "(b) NULLS NOT DISTINCT", column_spec("b", "smallint"), true, false,
+     150000},
+};
+INSTANTIATE_TEST_SUITE_P(Uniques, UniqueProofTest, ::testing::ValuesIn(kUniqueCases),
+                         [](const auto& tested) { return tested.param.name; });
 
 TEST_F(DependentsTest, AnIndexInATablespaceThatIsNotOursNeedsAGrant) {
   PrivateFolder folder("tablespace");

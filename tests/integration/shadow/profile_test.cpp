@@ -204,10 +204,11 @@ TEST_F(ProfileTest, RowsThatBecomeEqualUnderAUniqueIndexAreCountedWithTheirKeys)
       "INSERT INTO t VALUES (1, 1, '7'), (2, 1, '07'), (3, 2, '007'), (4, 1, NULL), (5, 1, '8'), (6, 1, 'x'),"
       " (7, 1, 'y')",
       column_spec("v", "integer"));
-  sql("CREATE UNIQUE INDEX late ON t (v) WHERE id > 2; CREATE UNIQUE INDEX other ON t (k, id)");
+  sql("CREATE UNIQUE INDEX late ON t (v) WHERE id > 2; CREATE UNIQUE INDEX other ON t (k, id);"
+      "CREATE UNIQUE INDEX half ON t (v, (id % 2))");
   const auto report = profile();
   EXPECT_EQ(report.errors, 2);
-  ASSERT_EQ(report.collisions.size(), 3u) << to_json(report);
+  ASSERT_EQ(report.collisions.size(), 4u) << to_json(report);
   const auto& alone = report.collisions[0];
   EXPECT_EQ(alone.index, "public.t_v_key");
   EXPECT_FALSE(alone.proved);
@@ -221,7 +222,8 @@ TEST_F(ProfileTest, RowsThatBecomeEqualUnderAUniqueIndexAreCountedWithTheirKeys)
   EXPECT_EQ(together.groups, 1);
   EXPECT_EQ(together.rows, 2);
   EXPECT_EQ(report.collisions[2].rows, 0) << "only one of the three is in the partial index";
-  EXPECT_EQ(colliding_rows(report), 5);
+  EXPECT_EQ(report.collisions[3].rows, 2) << "of the three one has an even key";
+  EXPECT_EQ(colliding_rows(report), 7);
   EXPECT_EQ(to_json(profile_from_json(to_json(report))), to_json(report));
 }
 
@@ -231,7 +233,8 @@ TEST_F(ProfileTest, WhereTheConversionIsOneToOneNothingIsReadForCollisions) {
   const auto report = profile();
   ASSERT_EQ(report.collisions.size(), 1u);
   EXPECT_TRUE(report.collisions[0].proved);
-  EXPECT_TRUE(collision_checks(session_, fixture_->migration(), fixture_->table())[0].sql.empty());
+  EXPECT_TRUE(collision_checks(session_, fixture_->migration(), fixture_->table(), ComparedValue::forward)[0]
+                  .sql.empty());
 }
 
 TEST_F(ProfileTest, NullsCollideWhereTheIndexSaysSo) {

@@ -65,6 +65,11 @@ struct ColumnBinding {
 // A conversion that keeps every value in both directions, by proof: what is stated of the old value holds of
 // the new one.
 bool keeps_values(const ColumnBinding& column);
+// What a unique index says of two NULLs.
+enum class NullsInIndex { differ, collide };
+// Proved: where two values differ, the results of `expression` (that of the column in one direction) differ
+// for a unique index. A value that it cannot carry becomes NULL.
+bool keeps_distinct(const std::optional<Expression>& expression, NullsInIndex nulls);
 // A wider integer: total, one-to-one and in the same order, so that the column may be the key that the sweep
 // goes by.
 bool widens_integer(const ColumnBinding& column);

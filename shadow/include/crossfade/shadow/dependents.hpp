@@ -57,6 +57,10 @@ struct Dependent {
   std::string predicate, twin_predicate;  // of a partial index
   bool from_sequence = false;             // default: it draws from a sequence
   bool unique = false;
+  // The old index could refuse what the new one takes (two rows get the same old value, an expression fails):
+  // the switch drops it, and a way back owes it. It reads so over the old column under its retired name.
+  bool shed = false;
+  std::string retired_definition, retired_predicate;
   std::string tablespace;       // empty: the default one of the database
   std::string constraint_kind;  // UNIQUE or PRIMARY KEY
   bool replica_identity = false, clustered = false;

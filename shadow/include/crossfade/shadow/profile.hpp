@@ -14,6 +14,7 @@
 #include "crossfade/core/cursor_cache.hpp"
 #include "crossfade/core/sql_session.hpp"
 #include "crossfade/shadow/binding.hpp"
+#include "crossfade/shadow/collisions.hpp"
 #include "crossfade/shadow/comparator.hpp"
 
 namespace crossfade {
@@ -22,14 +23,6 @@ struct ErrorSamples {
   std::int64_t rows = 0;
   std::string message;    // of the first row
   std::vector<Key> keys;  // at most ten
-};
-
-// Rows that are distinct under a unique index today and would be equal under the new type.
-struct IndexCollisions {
-  std::string index;
-  bool proved = false;  // the conversion is proved one-to-one: nothing was read, nothing can collide
-  std::int64_t groups = 0, rows = 0;
-  std::vector<std::pair<Key, Key>> samples;  // two rows each of at most five groups
 };
 
 struct ProfileReport {
@@ -56,13 +49,6 @@ std::string to_json(const ProfileReport& report);
 ProfileReport profile_from_json(const std::string& text);
 // The report of a pass; absent until report() was called for it.
 std::optional<ProfileReport> profile_of(const PassRow& pass);
-
-// How the collisions under one unique index are counted; without SQL where none are possible.
-struct CollisionCheck {
-  std::string index, sql;
-};
-std::vector<CollisionCheck> collision_checks(SqlSession& session, const Migration& migration,
-                                             const QualifiedName& table);
 
 class Profiler {
  public:

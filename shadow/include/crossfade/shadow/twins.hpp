@@ -1,4 +1,5 @@
-// Twins: the successors of indexes and NOT NULL on the new column, built online in dual_write.
+// Twins: the successors of indexes and NOT NULL on the new column, built online in dual_write; and what a way
+// back builds again on the old one.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,11 @@
 
 namespace crossfade {
 
+enum class BuildSet {
+  twins,  // until the switch: the twins, and the spares of constraints over the old column
+  owed,   // phase switched: what the switch took off the old column for good, and the way back needs again
+};
+
 // Brings every twin into being, one bounded step per call; idempotent, restartable at any instruction.
 //
 // CREATE INDEX CONCURRENTLY runs outside a transaction. Its name is generated from the migration's id, so
@@ -21,11 +27,11 @@ namespace crossfade {
 // UPDATE EXCLUSIVE on the table, which a living builder conflicts with.
 class TwinBuilder {
  public:
-  TwinBuilder(const Migration& migration, QualifiedName table, Ledger ledger);
-  // True when every twin is valid. Does one thing otherwise (drops a leftover, builds one index, adds or
+  TwinBuilder(const Migration& migration, QualifiedName table, Ledger ledger, BuildSet set = BuildSet::twins);
+  // True when every one is valid. Does one thing otherwise (drops a leftover, builds one index, adds or
   // validates one check). Short locks are taken with lock_timeout; a miss throws an Error with
-  // is_lock_not_available(). Throws superseded when another runner has the
-  // migration.
+  // is_lock_not_available(), and a unique index that finds duplicates one with SQLSTATE 23505, whose leftover
+  // the next step drops. Throws superseded when another runner has the migration.
   bool step(SqlSession& session, std::chrono::milliseconds lock_timeout);
   // The next step is CREATE INDEX CONCURRENTLY, which holds up nobody and itself waits for whom it must.
   bool builds_next(SqlSession& session) const;
@@ -40,6 +46,7 @@ class TwinBuilder {
   Migration migration_;
   QualifiedName table_;
   Ledger ledger_;
+  BuildSet set_;
 };
 
 // dual_write proves NOT NULL of the new column by a check, so that the switch sets it at once.
@@ -63,6 +70,20 @@ std::optional<Unvalidated> next_unvalidated(SqlSession& session, const Migration
                                             const QualifiedName& table, const Ledger& ledger);
 void validate_constraint(SqlSession& session, const Migration& migration, const Unvalidated& unvalidated,
                          std::chrono::milliseconds lock_timeout);
+
+// Phase switched: something of BuildSet::owed is there, valid or not. From then on a write whose old value it
+// refuses fails.
+bool owed_indexes_begun(SqlSession& session, const Migration& switched, const Ledger& ledger);
+// All of them are valid, as a condition without parameters for the block under the lock; empty when there are
+// none.
+std::string owed_indexes_proof_sql(const Migration& switched, const QualifiedName& table,
+                                   const Ledger& ledger);
+// What a way back that was given up left, begun or ended.
+void drop_owed_indexes(SqlSession& session, const Migration& switched, const QualifiedName& table,
+                       const Ledger& ledger, std::chrono::milliseconds lock_timeout);
+// For `plan`.
+std::vector<Statement> owed_statements(SqlSession& session, const Migration& switched,
+                                       const QualifiedName& table, const Ledger& ledger);
 
 // What the planner must know before the first query on the new column.
 std::string analyze_sql(const Migration& migration, const QualifiedName& table);
