@@ -40,14 +40,24 @@ void add_archive(SqlSession& session, const Migration& m, const QualifiedName& t
   if (bool_of(there[0])) report.archive = archive.display();
 }
 
-// The check that a way back needs fails writes that are otherwise misfits.
+// What the switch took off the old column.
+void add_owed_indexes(SqlSession& session, const Migration& m, const QualifiedName& table,
+                      StatusReport& report) {
+  const TwinBuilder owed(m, table, load_ledger(session, m.row.id), BuildSet::owed);
+  for (auto& missing : owed.missing(session)) report.rollback.does_first.push_back(std::move(missing));
+}
+
+// The check that a way back needs fails writes that are otherwise misfits, and an index that it needs those
+// whose old values collide.
 void add_begun_way_back(SqlSession& session, const Migration& m, StatusReport& report) {
   if (report.request && report.request->alive) return;
-  if (!old_not_null_has_proof(session, m)) return;
-  report.warnings.push_back(fmt::format(
-      "a way back was begun and not ended: until then a write whose value {} cannot hold fails; go on with "
-      "'crossfade rollback {}', or give it up with 'crossfade next {}'",
-      m.binding.column.old_type, m.row.name, m.row.name));
+  if (!old_not_null_has_proof(session, m) && !owed_indexes_begun(session, m, load_ledger(session, m.row.id)))
+    return;
+  report.warnings.push_back(
+      fmt::format("a way back was begun and not ended: until then a write whose value the old column ({}) "
+                  "cannot take fails; go on with "
+                  "'crossfade rollback {}', or give it up with 'crossfade next {}'",
+                  m.binding.column.old_type, m.row.name, m.row.name));
 }
 
 }  // namespace
@@ -57,6 +67,7 @@ void add_signs(SqlSession& session, const Migration& m, const QualifiedName& tab
   add_changed_capture(session, m, report);
   if (m.row.phase != Phase::switched) return;
   add_begun_way_back(session, m, report);
+  add_owed_indexes(session, m, table, report);
   for (auto& warning : range_warnings(session, m, table)) report.warnings.push_back(std::move(warning));
 }
 

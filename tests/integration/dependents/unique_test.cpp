@@ -5,6 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <future>
+#include <set>
 #include <thread>
 
 #include "crossfade/core/error.hpp"
@@ -153,6 +154,10 @@ TEST_F(UniqueTest, ValuesThatCollideOnlyInTheOldColumnFailNoWriteAndAreToldBefor
   prepare(kWords, kCut);
   advance(Phase::switched);
   EXPECT_EQ(indexes(), "one t_pkey two");
+  const auto builds = migrator_->status("m").rollback.does_first;
+  EXPECT_EQ(std::set<std::string>(builds.begin(), builds.end()),
+            (std::set<std::string>{"the old column's index for constraint one is not built yet",
+                                   "the old column's index two is not built yet"}));
   std::atomic<bool> stop{false};
   std::atomic<int> written{0}, failed{0};
   std::jthread writer([&] {
@@ -235,6 +240,9 @@ TEST_F(UniqueTest, AWayBackThatWasGivenUpIsTakenAway) {
   EXPECT_THROW(migrator_->rollback("m"), Error);
   failpoint::configure("");
   EXPECT_NE(indexes(), "one t_pkey two");
+  const auto warnings = migrator_->status("m").warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(contains(warnings[0], "a way back was begun")) << warnings[0];
   EXPECT_EQ(violation("INSERT INTO t (id, v) VALUES (1000, 'w10x')"), "23505");
   advance(Phase::dropped);
   EXPECT_EQ(indexes(), "one t_pkey two");
