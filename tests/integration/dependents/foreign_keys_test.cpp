@@ -187,7 +187,7 @@ TEST_F(ForeignKeysTest, AKeyWithItsChildren) {
     migrator_->rollback("m");
     ADD_FAILURE() << "went back over a value that does not fit";
   } catch (const Error& error) {
-    EXPECT_NE(error.message().find("do not fit the old column"), std::string::npos) << error.message();
+    EXPECT_NE(error.message().find("does not fit the old column"), std::string::npos) << error.message();
   }
   EXPECT_EQ(migrator_->misfits("m").size(), 2U);
   EXPECT_EQ(migrator_->status("m").misfits, 2);
