@@ -158,9 +158,9 @@ std::optional<StepResult> Redriver::step(PhaseEnv& env, const Migration& m, std:
     sweep_ =
         std::make_unique<Sweep>(m, current_table(env.session, m), env.token, *pass, env.connect, env.cache);
   }
+  const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
   std::string pace;
-  const auto state = run_paced(env, m, *sweep_, pace_, StateStore(env.session).tuning(m.row.id, m.spec.tuning),
-                               slice, pace);
+  const auto state = run_paced(env, m, *sweep_, pace_, tuning, slice, pace);
   const auto totals = unit_totals(env.session, pass->id);
   env.progress(
       totals.rows_read, -1,
