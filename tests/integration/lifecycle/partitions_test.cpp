@@ -260,6 +260,33 @@ TEST_F(PartitionsTest, APartitionAttachedAfterTheBackfillIsSweptBeforeNotNullIsP
             "t");
 }
 
+// What a builder that died between its steps leaves.
+TEST_F(PartitionsTest, APartThatWasBuiltAndNotAttachedIsAttachedOrDropped) {
+  two_partitions(100);
+  migrator().start({kSpec}, {});
+  until(Phase::backfill);
+  const auto suffix = "_cftwin" + shadow().substr(shadow().rfind('_'));
+  const auto parts = fmt::format(
+      "SELECT count(*) FROM pg_class WHERE relname LIKE 't\\___b_idx{}' AND relispartition", suffix);
+  sql(fmt::format("CREATE INDEX t_a_b_idx{0} ON t_a ({1})", suffix, shadow()));
+  until(Phase::dual_write);
+  EXPECT_EQ(value(parts), "2");
+  // The index on the table that lost its parts half way.
+  migrator().rollback("m");
+  EXPECT_EQ(value(fmt::format("SELECT count(*) FROM pg_class WHERE relname LIKE '%{}'", suffix)), "0");
+  sql(
+      fmt::format("CREATE INDEX t_by_b{0} ON ONLY t ({1}); CREATE INDEX t_a_b_idx{0} ON t_a ({1});"
+                  "ALTER INDEX t_by_b{0} ATTACH PARTITION t_a_b_idx{0}; ALTER TABLE t DETACH PARTITION t_b;"
+                  "CREATE INDEX loose{0} ON t_a ({1})",
+                  suffix, shadow()));
+  until(Phase::dual_write);
+  EXPECT_EQ(
+      value(fmt::format("SELECT indisvalid FROM pg_index WHERE indexrelid = 't_by_b{}'::regclass", suffix)),
+      "t");
+  migrator().rollback("m");
+  EXPECT_EQ(value(fmt::format("SELECT count(*) FROM pg_class WHERE relname LIKE '%{}'", suffix)), "0");
+}
+
 TEST_F(PartitionsTest, WhatAPartitionHasOfItsOwnIsRefusedByName) {
   sql("CREATE TABLE t (p int, id int, b int, PRIMARY KEY (p, id), UNIQUE (p, id, b)) PARTITION BY RANGE (p);"
       "CREATE TABLE t_a PARTITION OF t FOR VALUES FROM (0) TO (10);"
