@@ -10,6 +10,7 @@
 #include "crossfade/core/log.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
+#include "crossfade/shadow/partition_set.hpp"
 #include "group.hpp"
 
 namespace crossfade {
@@ -163,18 +164,52 @@ void Runner::hold_while_paused() {
 
 // Everything that the capture rests on is looked at every two seconds, so that a disabled trigger is found
 // while the sweep runs and not at the comparison.
-void Runner::watch_fingerprint(const Migration& m) {
+bool Runner::watch_fingerprint(const Migration& m) {
   const auto now = std::chrono::steady_clock::now();
-  if (!has_capture(m.row.phase) || now - last_fingerprint_ < kFingerprintEvery) return;
+  if (!has_capture(m.row.phase) || now - last_fingerprint_ < kFingerprintEvery) return false;
   last_fingerprint_ = now;
   current_table(session_, m);
-  const auto changes = fingerprint_changes(m.row.fingerprint, read_fingerprint(session_, m));
-  if (changes.empty()) return;
+  const auto fingerprint = read_fingerprint(session_, m);
+  const auto changes = fingerprint_changes(m.row.fingerprint, fingerprint);
+  if (changes.empty()) return false;
+  if (m.binding.key.partitioned && follow(m, fingerprint)) return true;
   std::string all;
   for (const auto& change : changes) all += (all.empty() ? "" : ", ") + change;
   throw Error(ErrorCode::fingerprint_changed, fmt::format("{}: {}", m.row.table.display(), all),
               fmt::format("put it back, or re-create the capture with 'crossfade recapture {}'", m.row.name),
               m.row.table.display());
+}
+
+namespace {
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+}  // namespace
+
+// Partitions that came or went are no fault of the capture: the work of the phase follows them.
+bool Runner::follow(const Migration& m, const std::string& fingerprint) {
+  const auto changes = partition_changes(m.row.fingerprint, fingerprint);
+  if (!changes.only || !have_capture(session_, m, changes.arrived)) return false;
+  // What was settled rests on the partitions of before: the same legal events as after an adopt.
+  if (load().row.status == Status::settled) {
+    change_status(session_, setup_.id, Event::fail, "its partitions changed", env_.token);
+    change_status(session_, setup_.id, Event::retry, "", env_.token);
+  }
+  if (!follow_partitions(session_, m, changes, fingerprint, setup_.options->operator_name,
+                         setup_.options->host))
+    return true;
+  std::string what;
+  if (!changes.added.empty()) what = "new: " + joined(changes.added);
+  if (!changes.removed.empty()) {
+    what += fmt::format("{}gone: {}, which keep column {} if they were detached", what.empty() ? "" : "; ",
+                        joined(changes.removed), display_identifier(m.names.new_column));
+  }
+  log::write(log::Level::info, "partitions_followed", {{"table", m.row.table.display()}, {"what", what}});
+  if (setup_.listener != nullptr)
+    setup_.listener->on_notice(fmt::format("partitions of {}: {}", m.row.table.display(), what));
+  return true;
 }
 
 // A table that was dropped makes any statement fail; what is told is that it was dropped.
@@ -208,10 +243,12 @@ void Runner::settle_once() {
   }
 }
 
-// nullopt: undone for a reason that passes.
-std::optional<StepResult> Runner::guarded(const Migration& m, const std::function<StepResult()>& step) {
+// nullopt: undone for a reason that passes, or not done because partitions came or went.
+std::optional<StepResult> Runner::guarded(const Migration& m, bool& followed,
+                                          const std::function<StepResult()>& step) {
   try {
-    watch_fingerprint(m);
+    followed = watch_fingerprint(m);
+    if (followed) return std::nullopt;
     return step();
   } catch (const Error& error) {
     check();
@@ -236,7 +273,7 @@ void Runner::require_not_failed(const Migration& m) {
 
 void Runner::settle_one(const MigrationId& id) {
   auto m = load(id);
-  const auto handler = make_phase_handler(m.row.phase);
+  auto handler = make_phase_handler(m.row.phase);
   const auto phase = m.row.phase;
   follow_progress(m);
   last_fingerprint_ = {};
@@ -245,10 +282,17 @@ void Runner::settle_one(const MigrationId& id) {
     require_not_failed(m);
     if (m.row.status == Status::paused) hold_while_paused();
     cache_.put_phase(setup_.id, {m.row.phase, m.row.epoch, env_.token});
-    const auto done = guarded(m, [&] {
+    bool followed = false;
+    const auto done = guarded(m, followed, [&] {
       const auto again = redriver_.step(env_, m, kSlice);
       return again ? *again : handler->step(env_, m, kSlice);
     });
+    if (followed) {
+      // What a handler keeps (a sweep, how often a replay wrote) is of the partitions of before.
+      handler = make_phase_handler(phase);
+      m = load(id);
+      continue;
+    }
     if (!done) continue;
     const auto& result = *done;
     switch (result.kind) {
@@ -295,7 +339,10 @@ void Runner::refresh(PhaseHandler& handler, const MigrationId& id) {
     StepResult result;
     try {
       last_fingerprint_ = {};
-      watch_fingerprint(m);
+      if (watch_fingerprint(m)) {
+        settle_once();
+        continue;
+      }
       result = handler.refresh(env_, m, kSlice);
     } catch (const Error& error) {
       keeper_.check();

@@ -75,8 +75,8 @@ std::string groups_sql(const Migration& m, const QualifiedName& table, const Uni
   }
   // The predicate names columns plainly.
   const auto rows =
-      fmt::format("SELECT {} AS cf_key{} FROM ONLY {} t{}", key_text_sql(m.binding.key, "t"), columns,
-                  table.sql(), index.predicate.empty() ? "" : " WHERE " + index.predicate);
+      fmt::format("SELECT {} AS cf_key{} FROM {} t{}", key_text_sql(m.binding.key, "t"), columns,
+                  rows_sql(m.binding.key, table), index.predicate.empty() ? "" : " WHERE " + index.predicate);
   return fmt::format(
       "WITH g AS MATERIALIZED (SELECT count(*) AS n, min(v.cf_key) AS low, max(v.cf_key) AS high FROM ({}) v"
       " WHERE true{} GROUP BY {} HAVING count(*) > 1)"

@@ -19,9 +19,10 @@
 #include <optional>
 
 #include "crossfade/core/error.hpp"
-#include "crossfade/core/failpoint.hpp"
 #include "fenced_ddl.hpp"
 #include "not_null.hpp"
+#include "partition_twins.hpp"
+#include "twin_build.hpp"
 
 namespace crossfade {
 
@@ -35,170 +36,9 @@ void run_under_lock(SqlSession& session, const Migration& m, const QualifiedName
   run_fenced(session, m, table, "ACCESS EXCLUSIVE", TokenFence::held, lock_timeout, statements);
 }
 
-enum class TwinState { absent, broken, valid };
-
-// One object to build: the twin over the new column, or the spare of a constraint's index over the old one.
-struct Build {
-  const Dependent* entry = nullptr;
-  std::string name, definition, predicate;
-  bool spare = false;
-};
-
-// A constraint takes its index with it when it goes. The spare is what the way back makes the constraint of,
-// at once; it may stay because the conversion is proved one-to-one both ways.
-std::vector<Build> builds_of(const Migration& m, const Ledger& ledger) {
-  std::vector<Build> builds;
-  for (const auto& entry : ledger.carried) {
-    if (!is_twin(entry.kind)) continue;
-    builds.push_back(
-        {&entry, m.generated.twin(entry.name), entry.twin_definition, entry.twin_predicate, false});
-    if (entry.kind == DependentKind::unique_constraint)
-      builds.push_back({&entry, m.generated.retired(entry.name), entry.definition, entry.predicate, true});
-  }
-  return builds;
-}
-
-std::string in_words(const Build& build) {
-  const auto name = display_identifier(build.entry->name);
-  switch (build.entry->kind) {
-    case DependentKind::statistics:
-      return "the twin of statistics object " + name;
-    case DependentKind::unique_constraint:
-      return (build.spare ? "the spare index of constraint " : "the twin of constraint ") + name;
-    default:
-      return "the twin of index " + name;
-  }
-}
-
-[[noreturn]] void not_ours(const Build& build, const std::string& found, const std::string& expected) {
-  throw Error(ErrorCode::internal_error,
-              fmt::format("{} is not {}: it is \"{}\", not \"{}\".", display_identifier(build.name),
-                          in_words(build), found, expected),
-              "Look who made it, drop it, and continue.", display_identifier(build.name));
-}
-
-// Statistics come into being in one statement: there is no half of them.
-TwinState statistics_state(SqlSession& session, const Migration& m, const Build& build) {
-  const auto found = session.exec(
-      "SELECT s.stxrelid = $1::oid, pg_get_statisticsobjdef_columns(s.oid) FROM pg_statistic_ext s"
-      " JOIN pg_namespace n ON n.oid = s.stxnamespace WHERE n.nspname = $2 AND s.stxname = $3",
-      {oid_text(m), build.entry->schema, build.name});
-  if (found.empty()) return TwinState::absent;
-  const auto columns = text_of(found[0][1]);
-  if (!bool_of(found[0][0]) || !build.definition.ends_with(" ON " + columns))
-    not_ours(build, columns, build.definition);
-  return TwinState::valid;
-}
-
-// Throws when the name belongs to something that is not the twin: it is never touched then.
-TwinState state_of(SqlSession& session, const Migration& m, const Build& build) {
-  if (build.entry->kind == DependentKind::statistics) return statistics_state(session, m, build);
-  const auto found = session.exec(R"sql(
-SELECT coalesce(pg_get_indexdef(c.oid), 'no index'), i.indisvalid AND i.indisready AND i.indislive,
-       format('CREATE %sINDEX %I ON %I.%I USING ', CASE WHEN $3::boolean THEN 'UNIQUE ' ELSE '' END, $2::text,
-              n.nspname, t.relname)
-FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
-JOIN pg_class c ON c.relnamespace = t.relnamespace AND c.relname = $2
-LEFT JOIN pg_index i ON i.indexrelid = c.oid WHERE t.oid = $1::oid)sql",
-                                  {oid_text(m), build.name, build.entry->unique ? "true" : "false"});
-  if (found.empty()) return TwinState::absent;
-  const auto expected =
-      text_of(found[0][2]) + build.definition + (build.predicate.empty() ? "" : " WHERE " + build.predicate);
-  if (text_of(found[0][0]) != expected) not_ours(build, text_of(found[0][0]), expected);
-  return bool_of(found[0][1]) ? TwinState::valid : TwinState::broken;
-}
-
-// What a living builder conflicts with.
-std::string lock_against_builders_sql(const QualifiedName& table) {
-  return fmt::format("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", table.sql());
-}
-
 std::string add_check_sql(const Migration& m, const QualifiedName& table) {
   return fmt::format("ALTER TABLE {} {};\n", table.sql(),
                      add_not_null_check(new_not_null_check(m), m.names.new_column));
-}
-
-std::string drop_twin_sql(const QualifiedName& table, const Build& build) {
-  return fmt::format("DROP INDEX {};", QualifiedName{table.schema, build.name}.sql());
-}
-
-std::string create_sql(SqlSession& session, const QualifiedName& table, const Build& build,
-                       bool concurrently) {
-  const auto& entry = *build.entry;
-  if (entry.kind == DependentKind::statistics) {
-    auto sql = fmt::format("CREATE STATISTICS {}{} FROM {}", QualifiedName{entry.schema, build.name}.sql(),
-                           build.definition, table.sql());
-    if (!entry.settings.empty())
-      sql += fmt::format(";\nALTER STATISTICS {} {}", QualifiedName{entry.schema, build.name}.sql(),
-                         entry.settings);
-    if (entry.old_sql)
-      sql += fmt::format(";\nCOMMENT ON STATISTICS {} IS {}", QualifiedName{entry.schema, build.name}.sql(),
-                         quote_literal(*entry.old_sql));
-    return sql;
-  }
-  // Always named: without the clause the role's default_tablespace would decide.
-  auto tablespace = entry.tablespace;
-  if (tablespace.empty()) {
-    tablespace = text_of(session
-                             .exec("SELECT s.spcname FROM pg_database d JOIN pg_tablespace s"
-                                   " ON s.oid = d.dattablespace WHERE d.datname = current_database()")
-                             .one("tablespace")[0]);
-  }
-  return fmt::format("CREATE {}INDEX {}{} ON {} USING {} TABLESPACE {}{}", entry.unique ? "UNIQUE " : "",
-                     concurrently ? "CONCURRENTLY " : "", quote_identifier(build.name), table.sql(),
-                     build.definition, quote_identifier(tablespace),
-                     build.predicate.empty() ? "" : " WHERE " + build.predicate);
-}
-
-void drop_leftover(SqlSession& session, const Migration& m, const QualifiedName& table, const Build& build,
-                   std::chrono::milliseconds lock_timeout) {
-  Transaction transaction(session);
-  session.exec(fmt::format("SET LOCAL lock_timeout = {}", lock_timeout.count()));
-  // It blocks neither readers nor writers; a frozen client must not keep vacuum away either.
-  session.exec("SET LOCAL idle_in_transaction_session_timeout = 1000");
-  session.exec(lock_against_builders_sql(table));
-  session.exec(token_fence_sql(m, TokenFence::held));
-  if (state_of(session, m, build) != TwinState::broken) return;
-  session.commit_with(drop_twin_sql(table, build));
-}
-
-// Somebody builds it now, or waits for the table to begin: a runner that was superseded, or whose client is
-// gone.
-bool is_being_built(SqlSession& session, const Build& build) {
-  return bool_of(session
-                     .exec("SELECT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid <> pg_backend_pid()"
-                           " AND a.datname = current_database() AND a.state = 'active'"
-                           " AND a.query LIKE 'CREATE % CONCURRENTLY %' AND position($1 IN a.query) > 0)",
-                           {quote_identifier(build.name)})
-                     .one("builder")[0]);
-}
-
-// CREATE INDEX CONCURRENTLY can carry no token. Whoever sends it has said so under the token just before, in
-// a transaction that no takeover can overlap; what it may still do after a takeover is to build a twin that
-// the newcomer builds too. One of the two finds the name taken, and looks again.
-void build_one(SqlSession& session, const Migration& m, const QualifiedName& table, const Build& build,
-               std::chrono::milliseconds lock_timeout) {
-  const auto sql = create_sql(session, table, build, true);
-  if (build.entry->kind == DependentKind::statistics)
-    return run_fenced(session, m, table, "SHARE UPDATE EXCLUSIVE", TokenFence::held, lock_timeout,
-                      sql + ";\n");
-  {
-    Transaction intent(session);
-    session.exec(token_fence_sql(m, TokenFence::held));
-    session.exec(
-        "UPDATE crossfade.dependent SET builder = $2 WHERE migration_id = $1 AND kind = $3 AND name = $4",
-        {m.row.id.text, m.row.token.text, std::string(to_text(build.entry->kind)), build.entry->name});
-    intent.commit();
-  }
-  session.set_lock_timeout(std::chrono::milliseconds(0));
-  session.set_statement_timeout(std::chrono::milliseconds(0));
-  failpoint::hit("twin.intent");
-  try {
-    session.exec(sql);
-  } catch (const Error& error) {
-    if (error.sqlstate() != "42P07") throw;
-  }
-  failpoint::hit("twin.built");
 }
 
 enum class CheckState { absent, not_valid, valid };
@@ -236,13 +76,16 @@ bool TwinBuilder::step(SqlSession& session, std::chrono::milliseconds lock_timeo
 }
 
 bool TwinBuilder::one_step(SqlSession& session, std::chrono::milliseconds lock_timeout) {
-  for (const auto& build : builds_of(migration_, ledger_)) {
-    switch (state_of(session, migration_, build)) {
+  for (const auto& build : builds_of(migration_, table_, ledger_)) {
+    switch (state_of(session, build)) {
       case TwinState::absent:
-        if (!is_being_built(session, build)) build_one(session, migration_, table_, build, lock_timeout);
+        if (!is_being_built(session, build)) build_one(session, migration_, build, lock_timeout);
         return false;
       case TwinState::broken:
-        drop_leftover(session, migration_, table_, build, lock_timeout);
+        if (build.only)
+          complete_one_part(session, migration_, build, lock_timeout);
+        else
+          drop_leftover(session, migration_, build, lock_timeout);
         return false;
       case TwinState::valid:
         break;
@@ -264,17 +107,19 @@ bool TwinBuilder::one_step(SqlSession& session, std::chrono::milliseconds lock_t
 }
 
 bool TwinBuilder::builds_next(SqlSession& session) const {
-  for (const auto& build : builds_of(migration_, ledger_)) {
-    const auto state = state_of(session, migration_, build);
-    if (state != TwinState::valid) return state == TwinState::absent;
+  for (const auto& build : builds_of(migration_, table_, ledger_)) {
+    const auto state = state_of(session, build);
+    if (state == TwinState::valid) continue;
+    if (build.only) return state == TwinState::broken && next_part_is_built(session, migration_, build);
+    return state == TwinState::absent;
   }
   return false;
 }
 
 std::vector<std::string> TwinBuilder::missing(SqlSession& session) const {
   std::vector<std::string> words;
-  for (const auto& build : builds_of(migration_, ledger_)) {
-    switch (state_of(session, migration_, build)) {
+  for (const auto& build : builds_of(migration_, table_, ledger_)) {
+    switch (state_of(session, build)) {
       case TwinState::absent:
         words.push_back(in_words(build) + " is not built yet");
         break;
@@ -318,12 +163,13 @@ std::optional<std::string> build_progress(SqlSession& session, Oid table) {
 
 std::string drop_twins_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger) {
   std::string sql;
-  for (const auto& build : builds_of(m, ledger)) {
+  for (const auto& build : builds_of(m, table, ledger)) {
     sql += build.entry->kind == DependentKind::statistics
                ? fmt::format("DROP STATISTICS IF EXISTS {};\n",
                              QualifiedName{build.entry->schema, build.name}.sql())
-               : fmt::format("DROP INDEX IF EXISTS {};\n", QualifiedName{table.schema, build.name}.sql());
+               : fmt::format("DROP INDEX IF EXISTS {};\n", build.index().sql());
   }
+  if (m.binding.key.partitioned) sql += drop_loose_parts_sql(m);
   return sql + fmt::format("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {};\n", table.sql(),
                            quote_identifier(new_not_null_check(m)));
 }
@@ -337,13 +183,17 @@ std::vector<Statement> twin_statements(SqlSession& session, const Migration& m, 
   const auto self = "SHARE UPDATE EXCLUSIVE on " + table.display();
   const auto exclusive = "ACCESS EXCLUSIVE on " + table.display() + ", in short attempts";
   std::vector<Statement> list;
-  for (const auto& build : builds_of(m, ledger)) {
+  for (const auto& build : builds_of(m, table, ledger)) {
     const bool statistics = build.entry->kind == DependentKind::statistics;
-    list.push_back({in_words(build), create_sql(session, table, build, true), self, Blocks::nothing, true});
+    if (build.only) {
+      for (auto& statement : part_statements(session, m, build)) list.push_back(std::move(statement));
+      continue;
+    }
+    list.push_back({in_words(build), create_sql(session, build), self, Blocks::nothing, true});
     if (statistics) continue;
     list.push_back({"only if its builder died",
-                    lock_against_builders_sql(table) + ";\n" + drop_twin_sql(table, build), exclusive,
-                    Blocks::table, true});
+                    lock_against_builders_sql(table) + ";\n" + drop_twin_sql(build), exclusive, Blocks::table,
+                    true});
   }
   if (proves_not_null(m.binding.column)) {
     list.push_back({"NOT NULL of the new column, for rows written from now on", add_check_sql(m, table),

@@ -84,6 +84,13 @@ class IndexReader {
       also("it is unique, and the conversion is not proved one-to-one both ways");
     if (index.replica_identity && !proves_not_null())
       also("it is the replica identity, and the new column is not proved NOT NULL before the switch");
+    if (reading_.table.kind == "p") {
+      if (index.replica_identity) also("the table is partitioned, and it is the replica identity");
+      if (const auto parts = own_index_parts(reading_.session, oid))
+        also(fmt::format(
+            "parts of it have a direction, options, a tablespace, a comment or a use of their own: {}",
+            *parts));
+    }
     if (why.empty()) {
       const auto words = words_of(text_of(row[4]), text_of(row[5]), row[6]);
       if (!words)
