@@ -2,7 +2,7 @@
 // primary whose resources are shared. docs/scale.md says what it is for and what it leaves out.
 //
 //   crossfade_bench_simulate [--costs JSON_OF_RUN_SH] [--rows N] [--hosts N,N,...] [--workers N]
-//                            [--cores N] [--wal-mb N] [--replay-mb N] [--no-split] [--check]
+//                            [--cores N] [--wal-mb N] [--replay-mb N] [--units N] [--no-split] [--check]
 //
 // All workers that have a unit progress at the same rate, which the scarcest resource sets. Between two
 // events the rate is constant, so events are ends of units, ends of claims and the death of a host, whatever
@@ -25,8 +25,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kMostUnits = 10'000;     // the state's own bound, whatever the table
-constexpr double kRoomForSplits = 1'000;  // of them
+constexpr double kMostUnits = 10'000;  // the state's own bound, whatever the table
 constexpr double kLeastRowsPerUnit = 5'000;
 constexpr double kLeaseSeconds = 15;
 
@@ -78,13 +77,14 @@ double rate_alone(const Costs& costs) {
 struct Plan {
   double rows = 1e12;
   int hosts = 1, workers = 2;
+  double units = 64;     // planned at most, as shadow/src/units.cpp does
   bool split = true;     // who finds no unit left takes half of the largest that is at work
   double dies_at = 0.5;  // when this share is done the first host dies; above 1: none does
 };
 
 struct Result {
   double seconds = 0, rows = 0, redone = 0, chunk_rows = 0, units = 0, claims = 0, largest_unit = 0;
-  double tail_seconds = 0;   // from the first worker without work to the end
+  double tail_seconds = 0;   // from when the workers were last all at work
   double greatest_rate = 0;  // rows per second, of all
   std::string bottleneck;
 };
@@ -107,10 +107,7 @@ std::vector<double> plan_units(double rows, double most) {
 class Simulation {
  public:
   Simulation(const Plan& plan, const Costs& costs, const Limits& limits)
-      : plan_(plan),
-        costs_(costs),
-        cap_(scarcest(costs, limits)),
-        units_(plan_units(plan.rows, plan.split ? kMostUnits - kRoomForSplits : kMostUnits)) {
+      : plan_(plan), costs_(costs), cap_(scarcest(costs, limits)), units_(plan_units(plan.rows, plan.units)) {
     result_.units = static_cast<double>(units_.size());
     result_.largest_unit = *std::ranges::max_element(units_);
     left_ = plan.rows;
@@ -150,7 +147,11 @@ class Simulation {
     }
     while (!idle_.empty() && take_half()) {
     }
-    if (!idle_.empty() && freed_.empty() && !first_without_work_) first_without_work_ = now_;
+    if (idle_.empty()) {
+      first_without_work_.reset();
+    } else if (!first_without_work_) {
+      first_without_work_ = now_;
+    }
   }
 
   // Of the unit that would end last; not of one that ends within ten chunks anyway.
@@ -326,7 +327,7 @@ int check(const Costs& costs, const Limits& limits) {
     double before = std::numeric_limits<double>::infinity();
     for (const int hosts : {1, 10, 100}) {
       for (const double dies_at : {0.5, 2.0}) {
-        const Plan plan{rows, hosts, 2, true, dies_at};
+        const Plan plan{.rows = rows, .hosts = hosts, .dies_at = dies_at};
         const auto r = Simulation(plan, costs, limits).run();
         const auto which = fmt::format("{:.0e} rows on {} hosts, death at {}: ", rows, hosts, dies_at);
         const auto near = [&](double a, double b) { return std::abs(a - b) <= 1e-6 * rows; };
@@ -372,6 +373,8 @@ int run(const std::vector<std::string>& arguments) {
       costs_file = value;
     else if (name == "--rows")
       plan.rows = std::stod(value);
+    else if (name == "--units")
+      plan.units = std::clamp(std::stod(value), 1.0, kMostUnits);
     else if (name == "--workers")
       plan.workers = std::stoi(value);
     else if (name == "--cores")
