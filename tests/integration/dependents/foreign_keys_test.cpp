@@ -334,7 +334,7 @@ TEST_F(ForeignKeysRefusedTest, APartitionedChild) {
   sql("CREATE TABLE p (id int PRIMARY KEY, code int UNIQUE); CREATE TABLE c (id int PRIMARY KEY, code int"
       " REFERENCES p (code)) PARTITION BY RANGE (id); CREATE TABLE c1 PARTITION OF c FOR VALUES FROM (0) TO "
       "(9)");
-  expect_refused("not_supported_yet", "public.c");
+  expect_refused("dependent_not_carried", "public.c");
 }
 
 TEST_F(ForeignKeysRefusedTest, AnIndexOverTwoColumnsThatMoveTogether) {
