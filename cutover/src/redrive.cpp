@@ -30,10 +30,10 @@ Bounds bounds_of_unit(SqlSession& session, const Migration& m, int number) {
       {m.row.id.text});
   if (!pass.empty()) {
     const auto unit = session.exec(
-        "SELECT u.low, u.high, u.relation FROM crossfade.unit u WHERE u.pass_id = $1::bigint AND u.number = $2::integer",
+        "SELECT u.low, u.high, u.relation FROM crossfade.unit u WHERE u.pass_id = $1::bigint AND u.number = "
+        "$2::integer",
         {pass[0][0], std::to_string(number)});
-    if (!unit.empty())
-      return {unit[0][0], unit[0][1], Oid{static_cast<std::uint32_t>(int_of(unit[0][2]))}};
+    if (!unit.empty()) return {unit[0][0], unit[0][1], Oid{static_cast<std::uint32_t>(int_of(unit[0][2]))}};
   }
   throw Error(ErrorCode::unknown_unit,
               pass.empty() ? fmt::format("migration {} has no units", m.row.name)
@@ -75,8 +75,8 @@ std::string key_argument(SqlSession& session, const Migration& m, const std::str
 SqlValue before(SqlSession& session, const Migration& m, const QualifiedName& table, const std::string& key) {
   const auto& facts = m.binding.key;
   const auto found = session.exec(
-      fmt::format("SELECT {} FROM {} t WHERE {} AND NOT {} ORDER BY {} LIMIT 1",
-                  key_text_sql(facts, "t"), rows_sql(facts, table), key_range_sql(facts, "t", "", "$1::text[]"),
+      fmt::format("SELECT {} FROM {} t WHERE {} AND NOT {} ORDER BY {} LIMIT 1", key_text_sql(facts, "t"),
+                  rows_sql(facts, table), key_range_sql(facts, "t", "", "$1::text[]"),
                   key_equals_sql(facts, "t", "$1::text[]"), key_reverse_order_sql(facts, "t")),
       {key});
   return found.empty() ? SqlValue() : found[0][0];
@@ -129,8 +129,8 @@ std::optional<PassRow> open_redrive(SqlSession& session, const Migration& m, con
   // the switch needs a new one.
   void_passes(session, m.row.id, "compare");
   failpoint::hit("redrive.opening");
-  const auto pass = options.all ? open_sweep_pass(session, m, table, "redrive", greatest)
-                                : open_within(session, m, bounds);
+  const auto pass =
+      options.all ? open_sweep_pass(session, m, table, "redrive", greatest) : open_within(session, m, bounds);
   failpoint::hit("redrive.opened");
   return pass;
 }
@@ -175,13 +175,12 @@ std::optional<StepResult> Redriver::step(PhaseEnv& env, const Migration& m, std:
         std::make_unique<Sweep>(m, current_table(env.session, m), env.token, *pass, env.connect, env.cache);
   }
   std::string pace;
-  const auto state = run_paced(env, m, *sweep_, pace_, StateStore(env.session).tuning(m.row.id, m.spec.tuning),
-                               slice, pace);
+  const auto state =
+      run_paced(env, m, *sweep_, pace_, StateStore(env.session).tuning(m.row.id, m.spec.tuning), slice, pace);
   const auto totals = unit_totals(env.session, pass->id);
-  env.progress(
-      totals.rows_read, -1,
-      fmt::format("redrive: units {}/{}, {} rows written{}{}", totals.done, totals.total, totals.rows_written,
-                  pace.empty() ? "" : " ", pace));
+  env.progress(totals.rows_read, -1,
+               fmt::format("redrive: units {}/{}, {} rows written{}{}", totals.done, totals.total,
+                           totals.rows_written, pace.empty() ? "" : " ", pace));
   if (state == SweepState::held) return StepResult{StepResult::Kind::held, {}, {}};
   if (state != SweepState::at_bounds) return StepResult{StepResult::Kind::again, {}, {}};
   // Before the pass ends, as after a replay: who dies in between leaves it open, and it is stamped again.
