@@ -83,10 +83,9 @@ void SweepWorker::ask_for_part() {
 // Between two chunks of ours.
 void SweepWorker::give_part_away() {
   try {
-    const auto bound =
-        split_when_asked(*session_, sweep_.migration_, table(), sweep_.token_, sweep_.pass_,
-                         {unit_->number, unit_->relation, unit_->lease, unit_->watermark,
-                          unit_->watermark ? unit_->watermark : unit_->low, unit_->high});
+    const auto bound = split_when_asked(*session_, sweep_.migration_, table(), sweep_.token_, sweep_.pass_,
+                                        {unit_->number, unit_->relation, unit_->lease, unit_->watermark,
+                                         unit_->watermark ? unit_->watermark : unit_->low, unit_->high});
     if (bound) unit_->high = *bound;
   } catch (const Error& error) {
     if (!error.is_transient()) throw;
