@@ -29,7 +29,7 @@ class Campaign {
         request_(request),
         m_(group.front()),
         to_(to),
-        tables_(tables_of(group)),
+        tables_(tables_of(env.session, group)),
         sampler_(env.connect, tables_) {
     for (const auto& m : group) {
       const auto name = m.row.table.display();

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 
+#include "crossfade/core/catalog.hpp"
 #include "crossfade/shadow/dependents.hpp"
 #include "crossfade/shadow/foreign_keys.hpp"
 
 namespace crossfade {
-
-using std::chrono::milliseconds;
 
 std::vector<Migration> load_group(SqlSession& session, const MigrationId& leader, LockMode lock) {
   std::vector<Migration> group;
@@ -17,10 +16,12 @@ std::vector<Migration> load_group(SqlSession& session, const MigrationId& leader
   return group;
 }
 
-std::vector<Oid> tables_of(const std::vector<Migration>& group) {
+std::vector<Oid> tables_of(SqlSession& session, const std::vector<Migration>& group) {
   std::vector<Oid> tables;
   for (const auto& m : group) {
-    if (std::ranges::find(tables, m.row.table_oid) == tables.end()) tables.push_back(m.row.table_oid);
+    for (const auto table : tree_of(session, m.row.table_oid)) {
+      if (std::ranges::find(tables, table) == tables.end()) tables.push_back(table);
+    }
   }
   return tables;
 }
@@ -118,31 +119,6 @@ std::vector<std::string> in_lock_order(SqlSession& session, const std::vector<st
     ordered.push_back(text_of(row[0]));
   }
   return ordered;
-}
-
-namespace {
-constexpr const char* kSomebodyWaitsLong =
-    "EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE NOT l.granted AND (l.waitstart IS NULL OR l.waitstart <"
-    " pg_catalog.clock_timestamp() - pg_catalog.current_setting('deadlock_timeout')::interval / 2))";
-}  // namespace
-
-milliseconds wait_with_locks(SqlSession& session, milliseconds wait) {
-  if (wait.count() == 0) return wait;
-  const auto row =
-      session
-          .exec(fmt::format(
-              "SELECT (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 250)::bigint, {}",
-              kSomebodyWaitsLong))
-          .one("deadlock_timeout");
-  if (bool_of(row[1])) return milliseconds(0);
-  return std::min(wait, milliseconds(int_of(row[0])));
-}
-
-std::string calm_or_miss_sql() {
-  return fmt::format("DO {};\n",
-                     quote_literal(fmt::format("BEGIN IF {} THEN RAISE lock_not_available USING MESSAGE ="
-                                               " 'somebody waits for a lock for long'; END IF; END",
-                                               kSomebodyWaitsLong)));
 }
 
 }  // namespace crossfade

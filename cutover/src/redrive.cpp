@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "crossfade/core/catalog.hpp"
 #include "crossfade/core/failpoint.hpp"
+#include "crossfade/core/lock_attempts.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/phases/paced_sweep.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
@@ -17,6 +19,7 @@ namespace {
 
 struct Bounds {
   SqlValue low, high;
+  std::optional<Oid> relation;  // of a unit that was named
 };
 
 Bounds bounds_of_unit(SqlSession& session, const Migration& m, int number) {
@@ -27,9 +30,10 @@ Bounds bounds_of_unit(SqlSession& session, const Migration& m, int number) {
       {m.row.id.text});
   if (!pass.empty()) {
     const auto unit = session.exec(
-        "SELECT u.low, u.high FROM crossfade.unit u WHERE u.pass_id = $1::bigint AND u.number = $2::integer",
+        "SELECT u.low, u.high, u.relation FROM crossfade.unit u WHERE u.pass_id = $1::bigint"
+        " AND u.number = $2::integer",
         {pass[0][0], std::to_string(number)});
-    if (!unit.empty()) return {unit[0][0], unit[0][1]};
+    if (!unit.empty()) return {unit[0][0], unit[0][1], Oid{static_cast<std::uint32_t>(int_of(unit[0][2]))}};
   }
   throw Error(ErrorCode::unknown_unit,
               pass.empty() ? fmt::format("migration {} has no units", m.row.name)
@@ -71,8 +75,8 @@ std::string key_argument(SqlSession& session, const Migration& m, const std::str
 SqlValue before(SqlSession& session, const Migration& m, const QualifiedName& table, const std::string& key) {
   const auto& facts = m.binding.key;
   const auto found = session.exec(
-      fmt::format("SELECT {} FROM ONLY {} t WHERE {} AND NOT {} ORDER BY {} LIMIT 1",
-                  key_text_sql(facts, "t"), table.sql(), key_range_sql(facts, "t", "", "$1::text[]"),
+      fmt::format("SELECT {} FROM {} t WHERE {} AND NOT {} ORDER BY {} LIMIT 1", key_text_sql(facts, "t"),
+                  rows_sql(facts, table), key_range_sql(facts, "t", "", "$1::text[]"),
                   key_equals_sql(facts, "t", "$1::text[]"), key_reverse_order_sql(facts, "t")),
       {key});
   return found.empty() ? SqlValue() : found[0][0];
@@ -87,12 +91,24 @@ Bounds bounds_of(SqlSession& session, const Migration& m, const QualifiedName& t
   return bounds;
 }
 
-PassRow open_with_one_unit(SqlSession& session, const Migration& m, const Bounds& bounds) {
+// Of a partitioned table one for each leaf: the same bounds hold in all of them.
+PassRow open_within(SqlSession& session, const Migration& m, const Bounds& bounds) {
+  std::vector<Oid> relations;
+  if (bounds.relation) {
+    relations = {*bounds.relation};
+  } else if (!m.binding.key.partitioned) {
+    relations = {m.row.table_oid};
+  } else {
+    for (const auto& partition : read_partitions(session, m.row.table_oid)) {
+      if (partition.leaf) relations.push_back(partition.oid);
+    }
+  }
   session.exec(
       "WITH p AS (INSERT INTO crossfade.pass (migration_id, kind) VALUES ($1, 'redrive') RETURNING id)"
       " INSERT INTO crossfade.unit (pass_id, number, relation, low, high)"
-      " SELECT p.id, 1, $4::oid, $2::text[], $3::text[] FROM p",
-      {m.row.id.text, bounds.low, bounds.high, std::to_string(m.row.table_oid.value)});
+      " SELECT p.id, r.number, r.relation, $2::text[], $3::text[]"
+      " FROM p, unnest($4::oid[]) WITH ORDINALITY AS r (relation, number)",
+      {m.row.id.text, bounds.low, bounds.high, oid_array(relations)});
   return *newest_pass(session, m.row.id, "redrive");
 }
 
@@ -113,8 +129,8 @@ std::optional<PassRow> open_redrive(SqlSession& session, const Migration& m, con
   // the switch needs a new one.
   void_passes(session, m.row.id, "compare");
   failpoint::hit("redrive.opening");
-  const auto pass = options.all ? open_sweep_pass(session, m, table, "redrive", greatest)
-                                : open_with_one_unit(session, m, bounds);
+  const auto pass =
+      options.all ? open_sweep_pass(session, m, table, "redrive", greatest) : open_within(session, m, bounds);
   failpoint::hit("redrive.opened");
   return pass;
 }
@@ -158,14 +174,13 @@ std::optional<StepResult> Redriver::step(PhaseEnv& env, const Migration& m, std:
     sweep_ =
         std::make_unique<Sweep>(m, current_table(env.session, m), env.token, *pass, env.connect, env.cache);
   }
+  const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
   std::string pace;
-  const auto state = run_paced(env, m, *sweep_, pace_, StateStore(env.session).tuning(m.row.id, m.spec.tuning),
-                               slice, pace);
+  const auto state = run_paced(env, m, *sweep_, pace_, tuning, slice, pace);
   const auto totals = unit_totals(env.session, pass->id);
-  env.progress(
-      totals.rows_read, -1,
-      fmt::format("redrive: units {}/{}, {} rows written{}{}", totals.done, totals.total, totals.rows_written,
-                  pace.empty() ? "" : " ", pace));
+  env.progress(totals.rows_read, -1,
+               fmt::format("redrive: units {}/{}, {} rows written{}{}", totals.done, totals.total,
+                           totals.rows_written, pace.empty() ? "" : " ", pace));
   if (state == SweepState::held) return StepResult{StepResult::Kind::held, {}, {}};
   if (state != SweepState::at_bounds) return StepResult{StepResult::Kind::again, {}, {}};
   // Before the pass ends, as after a replay: who dies in between leaves it open, and it is stamped again.

@@ -163,13 +163,15 @@ void Runner::hold_while_paused() {
 
 // Everything that the capture rests on is looked at every two seconds, so that a disabled trigger is found
 // while the sweep runs and not at the comparison.
-void Runner::watch_fingerprint(const Migration& m) {
+bool Runner::watch_fingerprint(const Migration& m) {
   const auto now = std::chrono::steady_clock::now();
-  if (!has_capture(m.row.phase) || now - last_fingerprint_ < kFingerprintEvery) return;
+  if (!has_capture(m.row.phase) || now - last_fingerprint_ < kFingerprintEvery) return false;
   last_fingerprint_ = now;
   current_table(session_, m);
-  const auto changes = fingerprint_changes(m.row.fingerprint, read_fingerprint(session_, m));
-  if (changes.empty()) return;
+  const auto fingerprint = read_fingerprint(session_, m);
+  const auto changes = fingerprint_changes(m.row.fingerprint, fingerprint);
+  if (changes.empty()) return false;
+  if (m.binding.key.partitioned && follow(m, fingerprint)) return true;
   std::string all;
   for (const auto& change : changes) all += (all.empty() ? "" : ", ") + change;
   throw Error(ErrorCode::fingerprint_changed, fmt::format("{}: {}", m.row.table.display(), all),
@@ -208,10 +210,12 @@ void Runner::settle_once() {
   }
 }
 
-// nullopt: undone for a reason that passes.
-std::optional<StepResult> Runner::guarded(const Migration& m, const std::function<StepResult()>& step) {
+// nullopt: undone for a reason that passes, or not done because partitions came or went.
+std::optional<StepResult> Runner::guarded(const Migration& m, bool& followed,
+                                          const std::function<StepResult()>& step) {
   try {
-    watch_fingerprint(m);
+    followed = watch_fingerprint(m);
+    if (followed) return std::nullopt;
     return step();
   } catch (const Error& error) {
     check();
@@ -236,7 +240,7 @@ void Runner::require_not_failed(const Migration& m) {
 
 void Runner::settle_one(const MigrationId& id) {
   auto m = load(id);
-  const auto handler = make_phase_handler(m.row.phase);
+  auto handler = make_phase_handler(m.row.phase);
   const auto phase = m.row.phase;
   follow_progress(m);
   last_fingerprint_ = {};
@@ -245,10 +249,17 @@ void Runner::settle_one(const MigrationId& id) {
     require_not_failed(m);
     if (m.row.status == Status::paused) hold_while_paused();
     cache_.put_phase(setup_.id, {m.row.phase, m.row.epoch, env_.token});
-    const auto done = guarded(m, [&] {
+    bool followed = false;
+    const auto done = guarded(m, followed, [&] {
       const auto again = redriver_.step(env_, m, kSlice);
       return again ? *again : handler->step(env_, m, kSlice);
     });
+    if (followed) {
+      // What a handler keeps (a sweep, how often a replay wrote) is of the partitions of before.
+      handler = make_phase_handler(phase);
+      m = load(id);
+      continue;
+    }
     if (!done) continue;
     const auto& result = *done;
     switch (result.kind) {
@@ -297,7 +308,10 @@ void Runner::refresh(PhaseHandler& handler, const MigrationId& id) {
     StepResult result;
     try {
       last_fingerprint_ = {};
-      watch_fingerprint(m);
+      if (watch_fingerprint(m)) {
+        settle_once();
+        continue;
+      }
       result = handler.refresh(env_, m, kSlice);
     } catch (const Error& error) {
       keeper_.check();
@@ -388,12 +402,6 @@ bool time_brings(ErrorCode code) {
 }
 }  // namespace
 
-void Runner::abandon_rollback() {
-  const auto group = load_group(session_, setup_.id);
-  const auto handler = make_phase_handler(group.front().row.phase);
-  for (const auto& m : group) repeat(m, [&] { return handler->abandon_rollback(env_, m); });
-}
-
 void Runner::advance_once(PhaseHandler& handler, const WaitUntil& wait) {
   const auto group = load_group(session_, setup_.id);
   const auto& m = group.front();
@@ -448,39 +456,6 @@ void Runner::advance(const WaitUntil& wait) {
       wait_after(error);
     }
   }
-  request_.reset();
-  run_owed_hook();
-}
-
-void Runner::go_back() {
-  const auto group = load_in_working_order();
-  const auto& leader = group.back();
-  if (const auto to = rollback_phase(leader.row.phase)) {
-    ask_for(to_text(Event::rollback), *to, leader.spec.switch_attempts, std::nullopt);
-  }
-  const auto handler = make_phase_handler(leader.row.phase);
-  const auto each_with_table = [&](const std::function<void(const Migration&)>& work) {
-    for (const auto& m : group) {
-      if (relation_name(session_, m.row.table_oid)) work(m);
-    }
-  };
-  // Only the switch back rests on a comparison; every other way back is open whatever the state of the work.
-  const auto compared = [&](const Migration& m) { refresh(*handler, m.row.id); };
-  const bool switches = leader.row.phase == Phase::switched;
-  if (switches) {
-    each_with_table(compared);
-    // What nothing will open is told before anything is prepared, which may cost the application's writes.
-    std::vector<Blocker> refused;
-    each_with_table([&](const Migration& m) {
-      for (auto& blocker : unaccepted(handler->rollback_blockers(env_, m), env_.accepted)) {
-        if (blocker.code == ErrorCode::rollback_refused) refused.push_back(of_member(m, std::move(blocker)));
-      }
-    });
-    if (!refused.empty()) throw error_of(refused, leader.row.name);
-  }
-  each_with_table([&](const Migration& m) { repeat(m, [&] { return handler->prepare_rollback(env_, m); }); });
-  if (switches) each_with_table(compared);
-  change(Event::rollback);
   request_.reset();
   run_owed_hook();
 }

@@ -66,14 +66,17 @@ class Runner {
   void fail(const Migration& migration, const std::string& reason);
   Migration load(const MigrationId& id);
   void settle_one(const MigrationId& id);
-  std::optional<StepResult> guarded(const Migration& migration, const std::function<StepResult()>& step);
+  std::optional<StepResult> guarded(const Migration& migration, bool& followed,
+                                    const std::function<StepResult()>& step);
   void require_not_failed(const Migration& migration);
   void finish_redrives();
   void follow_progress(const Migration& migration);
   Error cause_of(const Error& error, const Migration& migration);
   void repeat(const Migration& migration, const std::function<StepResult()>& step);
   void refresh(PhaseHandler& handler, const MigrationId& id);
-  void watch_fingerprint(const Migration& migration);
+  // True when the work of the phase was changed by it: the migration is to be read again.
+  bool watch_fingerprint(const Migration& migration);
+  bool follow(const Migration& migration, const std::string& fingerprint);
   TransitionRequest request(Event event);
   void ask_for(std::string_view event, Phase to, int attempts, const WaitUntil& wait);
   void advance_once(PhaseHandler& handler, const WaitUntil& wait);

@@ -20,7 +20,8 @@ void Runner::finish_redrives() {
       m = load(each.row.id);
       require_not_failed(m);
       bool open = true;
-      const auto done = guarded(m, [&] {
+      bool followed = false;
+      const auto done = guarded(m, followed, [&] {
         const auto again = redriver_.step(env_, m, kSlice);
         open = again.has_value();
         return again.value_or(StepResult{});

@@ -13,7 +13,9 @@ namespace {
 void add_order(SqlSession& session, const MigrationRow& row, StatusReport& report) {
   const auto found = session.exec(
       "SELECT p.state, p.limit_rows_per_second, p.reason, p.since, p.starved_seconds, p.signals"
-      " FROM crossfade.pace p WHERE p.migration_id = $1 AND p.token = $2 AND p.state <> 'idle'",
+      " FROM crossfade.pace p WHERE p.migration_id = $1 AND p.token = $2 AND p.state <> 'idle'"
+      // What is older was said of a sweep that is over, by a session that broke before it could say so.
+      " AND p.at > clock_timestamp() - interval '15 s'",
       {row.id.text, row.token.text});
   if (found.empty()) return;
   const auto& order = found[0];

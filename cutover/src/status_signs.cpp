@@ -49,9 +49,11 @@ void add_owed_indexes(SqlSession& session, const Migration& m, const QualifiedNa
 
 // The check that a way back needs fails writes that are otherwise misfits, and an index that it needs those
 // whose old values collide.
-void add_begun_way_back(SqlSession& session, const Migration& m, StatusReport& report) {
+void add_begun_way_back(SqlSession& session, const Migration& m, const QualifiedName& table,
+                        StatusReport& report) {
   if (report.request && report.request->alive) return;
-  if (!old_not_null_has_proof(session, m) && !owed_indexes_begun(session, m, load_ledger(session, m.row.id)))
+  if (!old_not_null_has_proof(session, m) &&
+      !owed_indexes_begun(session, m, table, load_ledger(session, m.row.id)))
     return;
   report.warnings.push_back(
       fmt::format("a way back was begun and not ended: until then a write whose value the old column ({}) "
@@ -66,7 +68,7 @@ void add_signs(SqlSession& session, const Migration& m, const QualifiedName& tab
   add_archive(session, m, table, report);
   add_changed_capture(session, m, report);
   if (m.row.phase != Phase::switched) return;
-  add_begun_way_back(session, m, report);
+  add_begun_way_back(session, m, table, report);
   add_owed_indexes(session, m, table, report);
   for (auto& warning : range_warnings(session, m, table)) report.warnings.push_back(std::move(warning));
 }

@@ -108,7 +108,7 @@ std::string script_of(PhaseEnv& env, const std::vector<Migration>& group,
   script += locks ? under_one_deadline_sql(effects) : effects;
   for (const auto& change : changes) script += phase_change_sql(change);
   if (!locks) return script;
-  return script + record_success_sql(leader.row.id, tables_of(group),
+  return script + record_success_sql(leader.row.id, tables_of(env.session, group),
                                      std::string(to_text(changes.front().to)), attempt);
 }
 
@@ -286,10 +286,13 @@ std::string lock_and_recheck_sql(SqlSession& session, const std::vector<Migratio
                                  const std::vector<Crossing>& crossings, std::chrono::milliseconds wait) {
   std::string recheck;
   std::vector<std::string> tables;
+  bool several = false;
   for (std::size_t i = 0; i < group.size(); ++i) {
     if (!crossings[i].locks_table) continue;
     const auto table = relation_name(session, group[i].row.table_oid).value_or(group[i].row.table).sql();
     tables.push_back(table);
+    // LOCK TABLE takes the table first, then its partitions, level by level, in the order of their oids.
+    several = several || group[i].binding.key.partitioned;
     tables.insert(tables.end(), crossings[i].also_locks.begin(), crossings[i].also_locks.end());
     recheck += fmt::format(
         "IF {}::regclass::oid <> {}::oid THEN RAISE EXCEPTION USING ERRCODE = 'CF001',"
@@ -299,7 +302,7 @@ std::string lock_and_recheck_sql(SqlSession& session, const std::vector<Migratio
   for (const auto& crossing : crossings) recheck += crossing.recheck;
   tables = in_lock_order(session, tables);
   auto before = before_lock_sql(crossings);
-  if (tables.size() > 1 || !before.empty()) {
+  if (several || tables.size() > 1 || !before.empty()) {
     wait = wait_with_locks(session, wait);
     if (wait.count() > 0) before = calm_or_miss_sql() + before;
   }

@@ -21,18 +21,18 @@
 
 namespace crossfade {
 
-// A slice of the backfill or of its catch_up. settled at its end.
-StepResult BackfillHandler::sweep(PhaseEnv& env, const Migration& m, const PassRow& pass,
-                                  std::chrono::milliseconds slice) {
+StepResult sweep_slice(PhaseEnv& env, const Migration& m, const PassRow& pass,
+                       std::chrono::milliseconds slice, std::unique_ptr<Sweep>& sweep,
+                       std::unique_ptr<PaceGovernor>& governor) {
   const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
-  if (!sweep_ || sweep_->pass().id != pass.id) {
-    sweep_ =
+  if (!sweep || sweep->pass().id != pass.id) {
+    sweep =
         std::make_unique<Sweep>(m, current_table(env.session, m), env.token, pass, env.connect, env.cache);
   }
   std::string pace;
-  const auto state = run_paced(env, m, *sweep_, pace_, tuning, slice, pace);
+  const auto state = run_paced(env, m, *sweep, governor, tuning, slice, pace);
   const auto totals = unit_totals(env.session, pass.id);
-  const auto waiting = sweep_->waiting_for();
+  const auto waiting = sweep->waiting_for();
   env.progress(totals.rows_read, -1,
                (pass.kind == "catch_up" ? fmt::format("catch_up: {} rows left", totals.leftovers)
                                         : fmt::format("units {}/{}", totals.done, totals.total)) +
@@ -51,14 +51,14 @@ StepResult BackfillHandler::step(PhaseEnv& env, const Migration& m, std::chrono:
     backfill = open_sweep_pass(env.session, m, table, "backfill", m.row.capture_high);
     // Ended: an empty table.
     if (backfill->state != "ended") {
-      const auto swept = sweep(env, m, *backfill, slice);
+      const auto swept = sweep_slice(env, m, *backfill, slice, sweep_, pace_);
       if (swept.kind != StepResult::Kind::settled) return swept;
     }
   }
   const auto catch_up = open_catch_up(env.session, m, backfill->id);
   if (!catch_up) return not_over;
   if (catch_up->state != "ended") {
-    const auto caught_up = sweep(env, m, *catch_up, slice);
+    const auto caught_up = sweep_slice(env, m, *catch_up, slice, sweep_, pace_);
     if (caught_up.kind != StepResult::Kind::settled) return caught_up;
     if (!end_sweep_pass(env.session, catch_up->id)) return not_over;
   }

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "crossfade/core/log.hpp"
+#include "crossfade/core/state_store.hpp"
 #include "crossfade/shadow/twins.hpp"
+#include "crossfade/shadow/units.hpp"
 
 namespace crossfade {
 
@@ -37,8 +39,18 @@ std::vector<Blocker> barrier_blockers(PhaseEnv& env, const Migration& m) {
 
 }  // namespace
 
-StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds) {
+StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
   const auto table = current_table(env.session, m);
+  if (const auto arrived = newest_pass(env.session, m.row.id, "catch_up");
+      arrived && arrived->state == "running") {
+    const auto swept = sweep_slice(env, m, *arrived, slice, sweep_, pace_);
+    if (swept.kind != StepResult::Kind::settled) return swept;
+    StateStore(env.session).stamp_last_write(m.row.id);
+    if (!end_sweep_pass(env.session, arrived->id))
+      return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
+    sweep_.reset();
+    pace_.reset();
+  }
   if (const auto built = build_twins(env, m, lock_, refused_); built.kind != StepResult::Kind::settled)
     return built;
   if (const auto blockers = barrier_blockers(env, m); !blockers.empty()) {
@@ -55,6 +67,10 @@ StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono
 
 std::vector<Blocker> DualWriteHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
   std::vector<Blocker> blockers;
+  if (const auto arrived = newest_pass(env.session, m.row.id, "catch_up");
+      arrived && arrived->state == "running")
+    blockers.push_back(
+        {ErrorCode::not_ready, "partitions that came since the backfill are being swept", "", ""});
   TwinBuilder builder(m, current_table(env.session, m), load_ledger(env.session, m.row.id));
   for (const auto& missing : builder.missing(env.session)) {
     blockers.push_back({ErrorCode::not_ready, "twin missing: " + missing, "", ""});

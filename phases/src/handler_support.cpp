@@ -219,19 +219,22 @@ std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& m) {
 }
 
 std::optional<std::chrono::milliseconds> ShortLock::next(PhaseEnv& env, const Migration& m) {
-  const auto holders = watch_.old_holders(env.session, {m.row.table_oid}, m.spec.lock_timeout);
+  const auto tables = tree_of(env.session, m.row.table_oid);
+  const auto holders = watch_.old_holders(env.session, tables, m.spec.lock_timeout);
   if (++attempt_ > m.spec.switch_attempts) {
     throw lock_attempts_exhausted(m.row.table.display(), m.spec.switch_attempts, m.spec.lock_timeout,
                                   holders.empty() ? "lock not available" : "an older transaction holds it",
-                                  watch_.look(env.session, {m.row.table_oid}), unreached_);
+                                  watch_.look(env.session, tables), unreached_);
   }
   if (!holders.empty()) {
     env.progress(-1, -1, "waiting for " + holders.front().text());
-    unreached_ = signal_holders(env.session, {m.row.table_oid}, holders, env.signals);
+    unreached_ = signal_holders(env.session, tables, holders, env.signals);
     return std::nullopt;
   }
   // One millisecond is as close to NOWAIT as a timeout comes.
-  return std::max(lock_wait(attempt_, m.spec.lock_timeout), std::chrono::milliseconds(1));
+  auto wait = lock_wait(attempt_, m.spec.lock_timeout);
+  if (m.binding.key.partitioned) wait = wait_with_locks(env.session, wait);
+  return std::max(wait, std::chrono::milliseconds(1));
 }
 
 StepResult with_short_lock(PhaseEnv& env, const Migration& m, ShortLock& lock,
@@ -245,7 +248,10 @@ StepResult with_short_lock(PhaseEnv& env, const Migration& m, ShortLock& lock,
     lock.got();
     return {settled ? StepResult::Kind::settled : StepResult::Kind::again, {}, {}};
   } catch (const Error& error) {
-    if (!error.is_lock_not_available()) throw;
+    // Of several partitions together the deadline is statement_timeout. (An interrupt is seen by the runner.)
+    const bool missed =
+        error.is_lock_not_available() || (m.binding.key.partitioned && error.is_query_canceled());
+    if (!missed) throw;
     return {StepResult::Kind::again, {}, lock.pause()};
   }
 }

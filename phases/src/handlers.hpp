@@ -71,8 +71,6 @@ class BackfillHandler : public PhaseHandler {
   Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
 
  private:
-  StepResult sweep(PhaseEnv& env, const Migration& migration, const PassRow& pass,
-                   std::chrono::milliseconds slice);
   std::unique_ptr<Sweep> sweep_;
   std::unique_ptr<PaceGovernor> pace_;
 };
@@ -87,6 +85,8 @@ class DualWriteHandler : public PhaseHandler {
  private:
   ShortLock lock_;
   RefusedBuild refused_;
+  std::unique_ptr<Sweep> sweep_;  // of partitions that came since the backfill
+  std::unique_ptr<PaceGovernor> pace_;
 };
 
 class CompareHandler : public PhaseHandler {
@@ -147,6 +147,11 @@ std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& migrati
 // its end.
 StepResult run_comparison(PhaseEnv& env, const Migration& migration, CompareDirection direction,
                           std::chrono::milliseconds slice);
+// A slice of the backfill or of a catch_up, by `sweep`, which is made when it is not that pass's. settled at
+// its end.
+StepResult sweep_slice(PhaseEnv& env, const Migration& migration, const PassRow& pass,
+                       std::chrono::milliseconds slice, std::unique_ptr<Sweep>& sweep,
+                       std::unique_ptr<PaceGovernor>& governor);
 // What hangs on the column is no longer what the ledger says.
 std::vector<Blocker> dependent_blockers(PhaseEnv& env, const Migration& migration);
 // Snapshots older than our last write of the shadow: pid, age and query each.

@@ -131,7 +131,7 @@ StepResult build_owed(PhaseEnv& env, const Migration& m, ShortLock& lock, Refuse
   const auto table = current_table(env.session, m);
   const auto ledger = load_ledger(env.session, m.row.id);
   TwinBuilder builder(m, table, ledger, BuildSet::owed);
-  const bool begun = owed_indexes_begun(env.session, m, ledger);
+  const bool begun = owed_indexes_begun(env.session, m, table, ledger);
   if (refused && begun) {
     return with_short_lock(env, m, lock, [&](std::chrono::milliseconds wait) {
       drop_owed_indexes(env.session, m, table, ledger, wait);

@@ -84,7 +84,7 @@ void let_followers_go(Crossing& crossing, const Ledger& ledger) {
 bool type_changes(const Migration& m) { return m.binding.column.old_type != m.binding.column.new_type; }
 
 std::string compile_anew_sql(SqlSession& session, const Migration& m, const QualifiedName& table) {
-  return recreate_user_triggers_sql(session, m, table) + recompile_functions_sql(session, m, table);
+  return recreate_user_triggers_sql(session, m) + recompile_functions_sql(session, m, table);
 }
 
 // A constant is kept as a literal; what is computed anew for each row as a cast of its expression, and that

@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "crossfade/core/catalog.hpp"
+#include "crossfade/core/lock_attempts.hpp"
 #include "crossfade/shadow/key_sql.hpp"
 
 namespace crossfade {
@@ -26,9 +28,10 @@ std::vector<std::string> columns_to_set(SqlSession& session, const Migration& m)
   const auto found = session.exec(
       "SELECT DISTINCT a.attname FROM pg_trigger t LEFT JOIN pg_attribute a ON a.attrelid = t.tgrelid"
       " AND a.attnum = ANY (t.tgattr) AND a.attgenerated = '' AND a.attidentity <> 'a'"
-      " WHERE t.tgrelid = $1::oid AND NOT t.tgisinternal AND (t.tgtype & 16) <> 0"
-      " AND t.tgenabled IN ('O', 'A') AND t.tgname NOT IN ($2, $3) ORDER BY 1",
-      {std::to_string(m.row.table_oid.value), m.generated.trigger("insert"), m.generated.trigger("update")});
+      " WHERE t.tgrelid = ANY ($3::oid[]) AND NOT t.tgisinternal AND (t.tgtype & 16) <> 0"
+      " AND t.tgenabled IN ('O', 'A') AND t.tgname NOT IN ($1, $2) ORDER BY 1",
+      {m.generated.trigger("insert"), m.generated.trigger("update"),
+       oid_array(tree_of(session, m.row.table_oid))});
   std::vector<std::string> columns;
   if (!found.empty()) columns.push_back(m.binding.column.name);
   for (const auto& row : found.rows) {
@@ -45,10 +48,13 @@ std::string probe_sql(const Migration& m, const QualifiedName& table, const std:
     const auto name = quote_identifier(column);
     items += fmt::format("{}{} = t.{}", items.empty() ? "" : ", ", name, name);
   }
-  const auto row = fmt::format("SELECT t.ctid FROM ONLY {} t ORDER BY {} LIMIT 1", table.sql(),
+  // A ctid is a place in one partition.
+  const auto rows = rows_sql(m.binding.key, table);
+  const auto row = fmt::format("SELECT t.ctid, t.tableoid FROM {} t ORDER BY {} LIMIT 1", rows,
                                key_reverse_order_sql(m.binding.key, "t"));
-  const auto update =
-      fmt::format("UPDATE ONLY {} t SET {} WHERE t.ctid OPERATOR(pg_catalog.=) $1", table.sql(), items);
+  const auto update = fmt::format(
+      "UPDATE {} t SET {} WHERE t.ctid OPERATOR(pg_catalog.=) $1 AND t.tableoid OPERATOR(pg_catalog.=) $2",
+      rows, items);
   const auto* told =
       moment == Moment::before
           ? "PERFORM set_config('crossfade.probe_failed', state, true);"
@@ -57,8 +63,8 @@ std::string probe_sql(const Migration& m, const QualifiedName& table, const std:
             " coalesce(', in ' || nullif(place, ''), '');\n"
             "    END IF;";
   const auto body = fmt::format(
-      "DECLARE\n  place text;\n  cause text;\n  state text;\n  row_at tid;\nBEGIN\n"
-      "  {0}EXECUTE {1} INTO row_at;\n"
+      "DECLARE\n  place text;\n  cause text;\n  state text;\n  row_at tid;\n  row_in oid;\nBEGIN\n"
+      "  {0}EXECUTE {1} INTO row_at, row_in;\n"
       "  IF row_at IS NULL THEN RETURN; END IF;\n"
       "  BEGIN\n"
       "    IF current_setting('session_replication_role') <> 'origin' THEN\n"
@@ -67,7 +73,7 @@ std::string probe_sql(const Migration& m, const QualifiedName& table, const std:
       "    PERFORM set_config('search_path', coalesce(nullif(current_setting('crossfade.search_path', true), "
       "''),"
       " current_setting('search_path')), true);\n"
-      "    EXECUTE {2} USING row_at;\n"
+      "    EXECUTE {2} USING row_at, row_in;\n"
       "    RAISE EXCEPTION USING ERRCODE = 'CF003', MESSAGE = 'undone';\n"
       "  EXCEPTION\n"
       "    WHEN SQLSTATE 'CF003' THEN NULL;\n"

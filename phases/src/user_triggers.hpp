@@ -10,8 +10,8 @@
 
 namespace crossfade {
 
-// DROP TRIGGER and CREATE TRIGGER of every user row trigger, with its enabled state and comment.
-std::string recreate_user_triggers_sql(SqlSession& session, const Migration& migration,
-                                       const QualifiedName& table);
+// DROP TRIGGER and CREATE TRIGGER of every user row trigger, with its enabled state and comment; of those
+// that a partition has of its own, too.
+std::string recreate_user_triggers_sql(SqlSession& session, const Migration& migration);
 
 }  // namespace crossfade

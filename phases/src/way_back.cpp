@@ -25,7 +25,8 @@ StepResult SwitchedHandler::prepare_rollback(PhaseEnv& env, const Migration& m) 
   const TwinBuilder owed(m, table, ledger, BuildSet::owed);
   if (!proves && !refused_ && owed.missing(env.session).empty()) return {StepResult::Kind::settled, {}, {}};
   resolve_misfits(env.session, m, table);
-  const bool begun = owed_indexes_begun(env.session, m, ledger) || old_not_null_has_proof(env.session, m);
+  const bool begun =
+      owed_indexes_begun(env.session, m, table, ledger) || old_not_null_has_proof(env.session, m);
   // Nothing is prepared for a way back that is refused anyway.
   if (!begun && !refused_) {
     const auto shut = unaccepted(rollback_blockers(env, m), env.accepted);
@@ -49,10 +50,11 @@ StepResult SwitchedHandler::prepare_rollback(PhaseEnv& env, const Migration& m) 
 }
 
 StepResult SwitchedHandler::abandon_rollback(PhaseEnv& env, const Migration& m) {
+  const auto table = current_table(env.session, m);
   const auto ledger = load_ledger(env.session, m.row.id);
   const bool proof = old_not_null_has_proof(env.session, m);
-  if (!proof && !owed_indexes_begun(env.session, m, ledger)) return {StepResult::Kind::settled, {}, {}};
-  const auto table = current_table(env.session, m);
+  if (!proof && !owed_indexes_begun(env.session, m, table, ledger))
+    return {StepResult::Kind::settled, {}, {}};
   return with_short_lock(env, m, lock_, [&](std::chrono::milliseconds wait) {
     if (proof) {
       drop_old_not_null_proof(env.session, m, table, wait);

@@ -144,9 +144,9 @@ std::string install_sql(const Migration& m, const QualifiedName& table) {
 
 std::string copy_sql(const Migration& m, const QualifiedName& table, const std::string& low,
                      const std::string& high) {
-  return fmt::format("INSERT INTO {} ({}) SELECT {} FROM ONLY {} t WHERE {} ON CONFLICT DO NOTHING;\n",
-                     archive_table(m, table).sql(), columns_of_archive(m), columns_of_table(m), table.sql(),
-                     key_range_sql(m.binding.key, "t", low, high));
+  return fmt::format("INSERT INTO {} ({}) SELECT {} FROM {} t WHERE {} ON CONFLICT DO NOTHING;\n",
+                     archive_table(m, table).sql(), columns_of_archive(m), columns_of_table(m),
+                     rows_sql(m.binding.key, table), key_range_sql(m.binding.key, "t", low, high));
 }
 
 // Each key on its own through the index: the planner knows nothing of the log, and must not read the table
@@ -159,13 +159,13 @@ std::string replay_sql(const Migration& m, const QualifiedName& table, int limit
       "WHERE "
       "taken) l CROSS JOIN LATERAL (SELECT t.ctid FROM {archive} t WHERE {equals} LIMIT 1) a));\n"
       "INSERT INTO {archive} ({columns}) SELECT a.* FROM (SELECT DISTINCT key FROM {log} WHERE taken) l"
-      " CROSS JOIN LATERAL (SELECT {values} FROM ONLY {table} t WHERE {equals} LIMIT 1) a;\n"
+      " CROSS JOIN LATERAL (SELECT {values} FROM {table} t WHERE {equals} LIMIT 1) a;\n"
       "DELETE FROM {log} WHERE taken;\n",
       fmt::arg("log", log_name(m)), fmt::arg("limit", limit),
       fmt::arg("archive", archive_table(m, table).sql()),
       fmt::arg("equals", key_equals_sql(m.binding.key, "t", "l.key")),
       fmt::arg("columns", columns_of_archive(m)), fmt::arg("values", columns_of_table(m)),
-      fmt::arg("table", table.sql()));
+      fmt::arg("table", rows_sql(m.binding.key, table)));
 }
 
 std::string say_copied_sql(const Migration& m) {

@@ -98,6 +98,7 @@ std::string to_json(const Binding& binding) {
                {{"index", binding.key.index.value},
                 {"index_name", binding.key.index_name},
                 {"primary", binding.key.primary},
+                {"partitioned", binding.key.partitioned},
                 {"columns", columns}}}}
       .dump();
 }
@@ -124,6 +125,7 @@ Binding binding_from_json(const std::string& text) {
   binding.key.index.value = key.at("index");
   binding.key.index_name = key.at("index_name");
   binding.key.primary = key.at("primary");
+  binding.key.partitioned = key.value("partitioned", false);
   for (const auto& k : key.at("columns")) {
     binding.key.columns.push_back({k.at("attnum"), k.at("name"), k.at("type"), k.at("collation"),
                                    k.value("descending", false), k.value("nulls_first", false),

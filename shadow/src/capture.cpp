@@ -10,6 +10,10 @@
 // - A failing expression: the exception block raises concurrency, resource, shutdown and internal classes
 // again and
 //   turns the rest into NULL and a note. No subtransaction takes an xid: the block itself writes nothing.
+// - An UPDATE that moves a row to another partition fires the UPDATE trigger where the row was and the INSERT
+// trigger
+//   where it goes. Forward, the second computes the same again. Backward, a pair that is what the way back
+//   gives is left as it is: of a row that moves, the two sides were both written before.
 // - ON CONFLICT DO NOTHING fires the trigger for a row that is never inserted: a note is a hint, never a
 // fact.
 #include "crossfade/shadow/capture.hpp"
@@ -221,6 +225,18 @@ std::string backward_body(const Migration& m, const CarriedDefault& carried_defa
                         image_differs(old_value, fmt::format("({})::{}", *default_old, column.old_type)),
                         old_value, ungiven)
           : fmt::format("{} IS NULL", old_value);
+  // Of the whole: `back` may raise where misfits are rejected, and then the pair is no such pair.
+  const std::string moved =
+      m.binding.key.partitioned && column.backward
+          ? fmt::format(
+                "given := {old};\n    BEGIN\n      {back}\n"
+                "      IF NOT {same} THEN\n        RETURN NEW;\n      END IF;\n    EXCEPTION\n"
+                "      WHEN transaction_rollback OR insufficient_resources OR operator_intervention"
+                " OR system_error\n        OR internal_error THEN RAISE;\n      WHEN OTHERS THEN NULL;\n"
+                "    END;\n    {old} := given;\n    ",
+                fmt::arg("old", old_value), fmt::arg("back", carry_back),
+                fmt::arg("same", image_differs("given", old_value)))
+          : std::string();
   // A non-null old value in an INSERT, or an old value that changes alone, is a write by position or column
   // number.
   return fmt::format(
@@ -233,7 +249,7 @@ BEGIN
       {back}
       RETURN NEW;
     END IF;
-    IF {ungiven} THEN
+    {moved}IF {ungiven} THEN
       {forward}
       RETURN NEW;
     END IF;
@@ -261,9 +277,9 @@ BEGIN
   END IF;
   RETURN NEW;
 END)",
-      fmt::arg("left_out", left_out), fmt::arg("old_type", column.old_type), fmt::arg("old", old_value),
-      fmt::arg("back", carry_back), fmt::arg("forward", carry_forward), fmt::arg("ungiven", ungiven),
-      fmt::arg("new_changed", image_differs(new_value, new_before)),
+      fmt::arg("moved", moved), fmt::arg("left_out", left_out), fmt::arg("old_type", column.old_type),
+      fmt::arg("old", old_value), fmt::arg("back", carry_back), fmt::arg("forward", carry_forward),
+      fmt::arg("ungiven", ungiven), fmt::arg("new_changed", image_differs(new_value, new_before)),
       fmt::arg("old_changed", image_differs(old_value, old_before)), fmt::arg("other_inputs", other_inputs),
       fmt::arg("given_differs", image_differs("given", old_value)),
       fmt::arg("not_forward", image_differs(new_value, call_sql(column.forward, m.names, "NEW"))),

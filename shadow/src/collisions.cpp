@@ -81,8 +81,8 @@ std::string value_sql(const Migration& m, ComparedValue value) {
 
 // The rows as they would be if the value in question stood in the column of the migrated one's name, by which
 // the index and its predicate call it.
-std::string rows_sql(SqlSession& session, const Migration& m, const QualifiedName& table,
-                     ComparedValue value) {
+std::string compared_rows_sql(SqlSession& session, const Migration& m, const QualifiedName& table,
+                              ComparedValue value) {
   std::string columns;
   const auto found = session.exec(
       "SELECT attname FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped"
@@ -93,8 +93,8 @@ std::string rows_sql(SqlSession& session, const Migration& m, const QualifiedNam
     if (name != m.names.old_column && name != m.names.new_column)
       columns += "t." + quote_identifier(name) + ", ";
   }
-  return fmt::format("(SELECT {}{} AS {} FROM ONLY {} t) t", columns, value_sql(m, value),
-                     quote_identifier(m.binding.column.name), table.sql());
+  return fmt::format("(SELECT {}{} AS {} FROM {} t) t", columns, value_sql(m, value),
+                     quote_identifier(m.binding.column.name), rows_sql(m.binding.key, table));
 }
 
 std::string groups_sql(const Migration& m, const std::string& rows, const UniqueIndex& index) {
@@ -129,7 +129,7 @@ bool is_proved(const Migration& m, const UniqueIndex& index, ComparedValue value
 std::vector<CollisionCheck> collision_checks(SqlSession& session, const Migration& m,
                                              const QualifiedName& table, ComparedValue value) {
   std::vector<CollisionCheck> checks;
-  const auto rows = rows_sql(session, m, table, value);
+  const auto rows = compared_rows_sql(session, m, table, value);
   for (const auto& index : unique_indexes(session, m)) {
     checks.push_back(
         {index.name, index.bare_name, is_proved(m, index, value) ? "" : groups_sql(m, rows, index)});

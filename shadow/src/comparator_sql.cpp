@@ -167,10 +167,11 @@ std::string range_verdicts_sql(const Migration& m, const QualifiedName& table, C
       "SELECT count(*), count(*) FILTER (WHERE r.\"cf verdict\" = {excepted}),"
       " count(*) FILTER (WHERE r.\"cf verdict\" <> {excepted}),"
       " coalesce((array_agg({key}::text) FILTER (WHERE r.\"cf verdict\" <> {excepted}))[1:{limit}], '{{}}')"
-      " FROM (SELECT {columns}{verdict} AS \"cf verdict\" FROM ONLY {table} t WHERE {range} OFFSET 0) r",
+      " FROM (SELECT {columns}{verdict} AS \"cf verdict\" FROM {table} t WHERE {range} OFFSET 0) r",
       fmt::arg("excepted", quote_literal(kExcepted)), fmt::arg("key", key_text_sql(m.binding.key, "r")),
       fmt::arg("limit", kFlaggedKeys), fmt::arg("columns", key_columns),
-      fmt::arg("verdict", verdict_sql(m, direction, tolerance)), fmt::arg("table", table.sql()),
+      fmt::arg("verdict", verdict_sql(m, direction, tolerance)),
+      fmt::arg("table", rows_sql(m.binding.key, table)),
       fmt::arg("range", range_condition(m.binding.key, range)));
 }
 
@@ -178,10 +179,11 @@ std::string keyed_verdicts_sql(const Migration& m, const QualifiedName& table, C
   return fmt::format(
       "SELECT w.item, r.verdict, r.old_hash, r.new_hash FROM unnest($1::text[]) AS w (item)"
       " CROSS JOIN LATERAL (SELECT {verdict} AS verdict, {old_hash} AS old_hash, {new_hash} AS new_hash"
-      " FROM ONLY {table} t WHERE {key} OFFSET 0) r",
+      " FROM {table} t WHERE {key} OFFSET 0) r",
       fmt::arg("verdict", verdict_sql(m, direction, Tolerance::tolerant)),
       fmt::arg("old_hash", hash_sql(old_sql(m))), fmt::arg("new_hash", hash_sql(new_sql(m))),
-      fmt::arg("table", table.sql()), fmt::arg("key", key_equals_sql(m.binding.key, "t", "w.item::text[]")));
+      fmt::arg("table", rows_sql(m.binding.key, table)),
+      fmt::arg("key", key_equals_sql(m.binding.key, "t", "w.item::text[]")));
 }
 
 // One statement, one transaction: the row, the difference and the count become true together. `mark` is
@@ -195,20 +197,21 @@ std::string repair_sql(const Migration& m, const QualifiedName& table, CompareDi
       R"sql(
 WITH mark AS MATERIALIZED (SELECT pg_catalog.set_config('crossfade.sweep', $2::text, true) AS mark),
 written AS (
-  UPDATE ONLY {table} AS t SET {side} = {value} FROM mark
+  UPDATE {table} AS t SET {side} = {value} FROM mark
   WHERE mark.mark IS NOT NULL AND {key} AND {condition} RETURNING 1),
 closed AS (
   UPDATE crossfade.difference SET repaired_at = clock_timestamp()
   WHERE pass_id = $3::bigint AND key = $1::text[] AND EXISTS (SELECT 1 FROM written) RETURNING 1){noted}
 UPDATE crossfade.pass SET repairs = repairs + 1 WHERE id = $3::bigint AND EXISTS (SELECT 1 FROM closed))sql",
-      fmt::arg("table", table.sql()), fmt::arg("side", quote_identifier(side)), fmt::arg("value", value),
-      fmt::arg("key", key_equals_sql(m.binding.key, "t", "$1::text[]")), fmt::arg("condition", condition),
+      fmt::arg("table", rows_sql(m.binding.key, table)), fmt::arg("side", quote_identifier(side)),
+      fmt::arg("value", value), fmt::arg("key", key_equals_sql(m.binding.key, "t", "$1::text[]")),
+      fmt::arg("condition", condition),
       fmt::arg("noted", direction == CompareDirection::backward ? noted_by_repair_sql(m) : std::string()));
 }
 
 std::string values_sql(const Migration& m, const QualifiedName& table) {
-  return fmt::format("SELECT {}::text, {}::text FROM ONLY {} t WHERE {}", old_sql(m), new_sql(m), table.sql(),
-                     key_equals_sql(m.binding.key, "t", "$1::text[]"));
+  return fmt::format("SELECT {}::text, {}::text FROM {} t WHERE {}", old_sql(m), new_sql(m),
+                     rows_sql(m.binding.key, table), key_equals_sql(m.binding.key, "t", "$1::text[]"));
 }
 
 }  // namespace crossfade

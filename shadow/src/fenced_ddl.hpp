@@ -24,6 +24,11 @@ void run_fenced(SqlSession& session, const Migration& migration, const Qualified
                 std::string_view lock_mode, TokenFence fence, std::chrono::milliseconds lock_timeout,
                 const std::string& statements);
 
+// The same for a lock that is taken by `lock` itself (statements), so that no partition is locked with it.
+void run_fenced_after(SqlSession& session, const Migration& migration, const std::string& lock,
+                      TokenFence fence, std::chrono::milliseconds lock_timeout,
+                      const std::string& statements);
+
 // The Error of a raised fence as superseded; any other as it is.
 Error translated(const Error& error, const Migration& migration);
 

@@ -7,6 +7,37 @@
 
 namespace crossfade {
 
+namespace {
+
+// Of each partition, at any depth: that it is one, and what of its own the capture rests on. A trigger of the
+// table has a clone on each. `partition` facts come first in the name, so that a partition that came or went
+// can be told from one that was changed (partition_set.cpp).
+std::string partition_facts_sql(const Migration& m) {
+  if (!m.binding.key.partitioned) {
+    return fmt::format(
+        "SELECT 'inheritance ' || i.inhrelid::regclass::text, i.inhparent::text || ':' || i.xmin::text"
+        " FROM pg_catalog.pg_inherits i WHERE {}::oid IN (i.inhrelid, i.inhparent)",
+        m.row.table_oid.value);
+  }
+  return fmt::format(R"sql(
+  SELECT 'partition ' || p.relid::regclass::text, concat_ws(':', p.relid, p.parentid, i.xmin)
+    FROM {tree} p JOIN pg_catalog.pg_inherits i ON i.inhrelid = p.relid AND i.inhparent = p.parentid
+  UNION ALL SELECT 'storage of partition ' || p.relid::regclass::text, concat_ws(':', c.relfilenode,
+      c.relkind,
+      c.relpersistence, c.relrowsecurity, c.relforcerowsecurity,
+      EXISTS (SELECT 1 FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid))
+    FROM {tree} p JOIN pg_catalog.pg_class c ON c.oid = p.relid
+  UNION ALL SELECT 'trigger ' || t.tgname || ' of partition ' || p.relid::regclass::text,
+      t.oid::text || ':' || t.xmin::text
+    FROM {tree} p JOIN pg_catalog.pg_trigger t ON t.tgrelid = p.relid AND (t.tgtype & 1) = 1
+  UNION ALL SELECT 'rule ' || w.rulename || ' of partition ' || p.relid::regclass::text,
+      w.oid::text || ':' || w.xmin::text
+    FROM {tree} p JOIN pg_catalog.pg_rewrite w ON w.ev_class = p.relid)sql",
+                     fmt::arg("tree", partition_tree_sql(fmt::format("{}::oid", m.row.table_oid.value))));
+}
+
+}  // namespace
+
 // Columns by value, not by xmin: SET NOT NULL of our own must not count, a change of type rewrites the table
 // and shows in its storage, and a column that was dropped and added again has another number.
 std::string fingerprint_sql(const Migration& m) {
@@ -56,11 +87,10 @@ facts AS (
     FROM pg_catalog.pg_class c WHERE c.oid = {table}
   UNION ALL SELECT 'rule ' || w.rulename, w.oid::text || ':' || w.xmin::text
     FROM pg_catalog.pg_rewrite w WHERE w.ev_class = {table}
-  UNION ALL SELECT 'inheritance ' || i.inhrelid::regclass::text, i.inhparent::text || ':' || i.xmin::text
-    FROM pg_catalog.pg_inherits i WHERE {table} IN (i.inhrelid, i.inhparent))
+  UNION ALL {partitions})
 SELECT coalesce(jsonb_object_agg(what, mark), '{{}}') FROM facts))sql",
                      fmt::arg("ours", ours), fmt::arg("table", fmt::format("{}::oid", m.row.table_oid.value)),
-                     fmt::arg("numbers", numbers),
+                     fmt::arg("numbers", numbers), fmt::arg("partitions", partition_facts_sql(m)),
                      fmt::arg("shadow", quote_literal(m.binding.column.shadow_name)),
                      fmt::arg("retired", quote_literal(m.binding.column.retired_name)),
                      fmt::arg("name", quote_literal(m.binding.column.name)));

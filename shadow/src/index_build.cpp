@@ -21,11 +21,13 @@
 
 namespace crossfade {
 
-std::vector<IndexBuild> builds_of(const Migration& m, const Ledger& ledger, BuildSet set) {
+std::vector<IndexBuild> builds_of(const Migration& m, const QualifiedName& table, const Ledger& ledger,
+                                  BuildSet set) {
   std::vector<IndexBuild> builds;
   const auto add = [&](const Dependent& entry, IndexBuild::Role role, const std::string& name,
                        const std::string& definition, const std::string& predicate) {
-    builds.push_back({&entry, role, name, definition, predicate});
+    builds.push_back({&entry, role, m.row.table_oid, table, name, definition, predicate,
+                      m.binding.key.partitioned && role == IndexBuild::Role::twin});
   };
   for (const auto& entry : ledger.carried) {
     if (!is_twin(entry.kind)) continue;
@@ -65,8 +67,6 @@ std::string in_words(const IndexBuild& build) {
 
 namespace {
 
-std::string oid_text(const Migration& m) { return std::to_string(m.row.table_oid.value); }
-
 [[noreturn]] void not_ours(const IndexBuild& build, const std::string& found, const std::string& expected) {
   throw Error(ErrorCode::internal_error,
               fmt::format("{} is not {}: it is \"{}\", not \"{}\".", display_identifier(build.name),
@@ -75,11 +75,11 @@ std::string oid_text(const Migration& m) { return std::to_string(m.row.table_oid
 }
 
 // Statistics come into being in one statement: there is no half of them.
-BuildState statistics_state(SqlSession& session, const Migration& m, const IndexBuild& build) {
+BuildState statistics_state(SqlSession& session, const IndexBuild& build) {
   const auto found = session.exec(
       "SELECT s.stxrelid = $1::oid, pg_get_statisticsobjdef_columns(s.oid) FROM pg_statistic_ext s"
       " JOIN pg_namespace n ON n.oid = s.stxnamespace WHERE n.nspname = $2 AND s.stxname = $3",
-      {oid_text(m), build.entry->schema, build.name});
+      {std::to_string(build.relation.value), build.entry->schema, build.name});
   if (found.empty()) return BuildState::absent;
   const auto columns = text_of(found[0][1]);
   if (!bool_of(found[0][0]) || !build.definition.ends_with(" ON " + columns))
@@ -89,16 +89,18 @@ BuildState statistics_state(SqlSession& session, const Migration& m, const Index
 
 }  // namespace
 
-BuildState state_of(SqlSession& session, const Migration& m, const IndexBuild& build) {
-  if (build.entry->kind == DependentKind::statistics) return statistics_state(session, m, build);
-  const auto found = session.exec(R"sql(
+BuildState state_of(SqlSession& session, const IndexBuild& build) {
+  if (build.entry->kind == DependentKind::statistics) return statistics_state(session, build);
+  const auto found = session.exec(
+      R"sql(
 SELECT coalesce(pg_get_indexdef(c.oid), 'no index'), i.indisvalid AND i.indisready AND i.indislive,
-       format('CREATE %sINDEX %I ON %I.%I USING ', CASE WHEN $3::boolean THEN 'UNIQUE ' ELSE '' END, $2::text,
-              n.nspname, t.relname)
+       format('CREATE %sINDEX %I ON %s%I.%I USING ', CASE WHEN $3::boolean THEN 'UNIQUE ' ELSE '' END,
+              $2::text,
+              CASE WHEN t.relkind = 'p' THEN 'ONLY ' ELSE '' END, n.nspname, t.relname)
 FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
 JOIN pg_class c ON c.relnamespace = t.relnamespace AND c.relname = $2
 LEFT JOIN pg_index i ON i.indexrelid = c.oid WHERE t.oid = $1::oid)sql",
-                                  {oid_text(m), build.name, build.entry->unique ? "true" : "false"});
+      {std::to_string(build.relation.value), build.name, build.entry->unique ? "true" : "false"});
   if (found.empty()) return BuildState::absent;
   const auto expected =
       text_of(found[0][2]) + build.definition + (build.predicate.empty() ? "" : " WHERE " + build.predicate);
@@ -110,12 +112,13 @@ std::string lock_against_builders_sql(const QualifiedName& table) {
   return fmt::format("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", table.sql());
 }
 
-std::string drop_build_sql(const QualifiedName& table, const IndexBuild& build) {
-  return fmt::format("DROP INDEX {};", QualifiedName{table.schema, build.name}.sql());
+std::string drop_build_sql(const IndexBuild& build) {
+  return fmt::format("DROP INDEX {};", build.index().sql());
 }
 
-std::string create_build_sql(SqlSession& session, const QualifiedName& table, const IndexBuild& build) {
+std::string create_build_sql(SqlSession& session, const IndexBuild& build) {
   const auto& entry = *build.entry;
+  const auto& table = build.table;
   if (entry.kind == DependentKind::statistics) {
     auto sql = fmt::format("CREATE STATISTICS {}{} FROM {}", QualifiedName{entry.schema, build.name}.sql(),
                            build.definition, table.sql());
@@ -127,6 +130,14 @@ std::string create_build_sql(SqlSession& session, const QualifiedName& table, co
                          quote_literal(*entry.old_sql));
     return sql;
   }
+  const auto where = build.predicate.empty() ? "" : " WHERE " + build.predicate;
+  if (build.only) {
+    // The default tablespace cannot be named here.
+    return fmt::format("CREATE {}INDEX {} ON ONLY {} USING {}{}{}", entry.unique ? "UNIQUE " : "",
+                       quote_identifier(build.name), table.sql(), build.definition,
+                       entry.tablespace.empty() ? "" : " TABLESPACE " + quote_identifier(entry.tablespace),
+                       where);
+  }
   // Always named: without the clause the role's default_tablespace would decide.
   auto tablespace = entry.tablespace;
   if (tablespace.empty()) {
@@ -137,22 +148,19 @@ std::string create_build_sql(SqlSession& session, const QualifiedName& table, co
   }
   return fmt::format("CREATE {}INDEX CONCURRENTLY {} ON {} USING {} TABLESPACE {}{}",
                      entry.unique ? "UNIQUE " : "", quote_identifier(build.name), table.sql(),
-                     build.definition, quote_identifier(tablespace),
-                     build.predicate.empty() ? "" : " WHERE " + build.predicate);
+                     build.definition, quote_identifier(tablespace), where);
 }
 
-namespace {
-
-void drop_leftover(SqlSession& session, const Migration& m, const QualifiedName& table,
-                   const IndexBuild& build, std::chrono::milliseconds lock_timeout) {
+void drop_leftover(SqlSession& session, const Migration& m, const IndexBuild& build,
+                   std::chrono::milliseconds lock_timeout) {
   Transaction transaction(session);
   session.exec(fmt::format("SET LOCAL lock_timeout = {}", lock_timeout.count()));
   // It blocks neither readers nor writers; a frozen client must not keep vacuum away either.
   session.exec("SET LOCAL idle_in_transaction_session_timeout = 1000");
-  session.exec(lock_against_builders_sql(table));
+  session.exec(lock_against_builders_sql(build.table));
   session.exec(token_fence_sql(m, TokenFence::held));
-  if (state_of(session, m, build) != BuildState::broken) return;
-  session.commit_with(drop_build_sql(table, build));
+  if (state_of(session, build) != BuildState::broken) return;
+  session.commit_with(drop_build_sql(build));
 }
 
 // Somebody builds it now, or waits for the table to begin: a runner that was superseded, or whose client is
@@ -169,12 +177,18 @@ bool is_being_built(SqlSession& session, const IndexBuild& build) {
 // CREATE INDEX CONCURRENTLY can carry no token. Whoever sends it has said so under the token just before, in
 // a transaction that no takeover can overlap; what it may still do after a takeover is to build a twin that
 // the newcomer builds too. One of the two finds the name taken, and looks again.
-void build_one(SqlSession& session, const Migration& m, const QualifiedName& table, const IndexBuild& build,
+void build_one(SqlSession& session, const Migration& m, const IndexBuild& build,
                std::chrono::milliseconds lock_timeout) {
-  const auto sql = create_build_sql(session, table, build);
+  const auto sql = create_build_sql(session, build);
   if (build.entry->kind == DependentKind::statistics)
-    return run_fenced(session, m, table, "SHARE UPDATE EXCLUSIVE", TokenFence::held, lock_timeout,
+    return run_fenced(session, m, build.table, "SHARE UPDATE EXCLUSIVE", TokenFence::held, lock_timeout,
                       sql + ";\n");
+  if (build.only) {
+    // It reads no row: the index is one of its parts, which come later. Writers wait for this lock alone.
+    const auto lock = fmt::format("LOCK TABLE ONLY {} IN SHARE MODE;\n", build.table.sql());
+    return run_fenced_after(session, m, lock, TokenFence::held, lock_timeout,
+                            "SET LOCAL default_tablespace = '';\n" + sql + ";\n");
+  }
   {
     Transaction intent(session);
     session.exec(token_fence_sql(m, TokenFence::held));
@@ -192,25 +206,6 @@ void build_one(SqlSession& session, const Migration& m, const QualifiedName& tab
     if (error.sqlstate() != "42P07") throw;
   }
   failpoint::hit("twin.built");
-}
-
-}  // namespace
-
-bool step_builds(SqlSession& session, const Migration& m, const QualifiedName& table,
-                 const std::vector<IndexBuild>& builds, std::chrono::milliseconds lock_timeout) {
-  for (const auto& build : builds) {
-    switch (state_of(session, m, build)) {
-      case BuildState::absent:
-        if (!is_being_built(session, build)) build_one(session, m, table, build, lock_timeout);
-        return false;
-      case BuildState::broken:
-        drop_leftover(session, m, table, build, lock_timeout);
-        return false;
-      case BuildState::valid:
-        break;
-    }
-  }
-  return true;
 }
 
 }  // namespace crossfade

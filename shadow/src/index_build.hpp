@@ -21,23 +21,30 @@ struct IndexBuild {
   };
   const Dependent* entry = nullptr;  // of the ledger, which must outlive it
   Role role = Role::twin;
+  Oid relation;  // which it stands on: the table, or a partition for a part
+  QualifiedName table;
   std::string name, definition, predicate;
+  bool only = false;  // of a partitioned table: without its parts, not valid until they are attached
+  QualifiedName index() const { return {table.schema, name}; }
 };
-std::vector<IndexBuild> builds_of(const Migration& migration, const Ledger& ledger, BuildSet set);
+std::vector<IndexBuild> builds_of(const Migration& migration, const QualifiedName& table,
+                                  const Ledger& ledger, BuildSet set);
 std::string in_words(const IndexBuild& build);
 
 enum class BuildState { absent, broken, valid };
 // Throws when the name belongs to something else: it is never touched then.
-BuildState state_of(SqlSession& session, const Migration& migration, const IndexBuild& build);
+BuildState state_of(SqlSession& session, const IndexBuild& build);
 
-std::string create_build_sql(SqlSession& session, const QualifiedName& table, const IndexBuild& build);
-std::string drop_build_sql(const QualifiedName& table, const IndexBuild& build);
+std::string create_build_sql(SqlSession& session, const IndexBuild& build);
+std::string drop_build_sql(const IndexBuild& build);
 // What a living builder conflicts with.
 std::string lock_against_builders_sql(const QualifiedName& table);
 
-// One thing towards having all of them: builds one, or drops what a dead builder left. True when all are
-// valid. Throws as TwinBuilder::step.
-bool step_builds(SqlSession& session, const Migration& migration, const QualifiedName& table,
-                 const std::vector<IndexBuild>& builds, std::chrono::milliseconds lock_timeout);
+bool is_being_built(SqlSession& session, const IndexBuild& build);
+void build_one(SqlSession& session, const Migration& migration, const IndexBuild& build,
+               std::chrono::milliseconds lock_timeout);
+// Requires that it was seen broken; looks again under the lock that a living builder holds.
+void drop_leftover(SqlSession& session, const Migration& migration, const IndexBuild& build,
+                   std::chrono::milliseconds lock_timeout);
 
 }  // namespace crossfade

@@ -123,8 +123,9 @@ std::string mixed_nth_sql(const QualifiedName& table, const KeyFacts& key, const
       joined(key, [](const KeyColumn& c, std::size_t) { return "t." + quote_identifier(c.name); });
   std::string sql;
   for (const auto& box : range_boxes(key, "t", low, high)) {
-    sql += fmt::format("{}(SELECT {} FROM ONLY {} t WHERE {} ORDER BY {} LIMIT $3::bigint + 1)",
-                       sql.empty() ? "" : " UNION ALL ", columns, table.sql(), box, order(key, "t", false));
+    sql += fmt::format("{}(SELECT {} FROM {} t WHERE {} ORDER BY {} LIMIT $3::bigint + 1)",
+                       sql.empty() ? "" : " UNION ALL ", columns, rows_sql(key, table), box,
+                       order(key, "t", false));
   }
   return fmt::format(
       "SELECT {} FROM ({}) q WHERE ($1::text[] IS NULL OR true) AND ($2::text[] IS NULL OR true)"
@@ -133,6 +134,10 @@ std::string mixed_nth_sql(const QualifiedName& table, const KeyFacts& key, const
 }
 
 }  // namespace
+
+std::string rows_sql(const KeyFacts& key, const QualifiedName& table) {
+  return key.partitioned ? table.sql() : "ONLY " + table.sql();
+}
 
 std::string key_order_sql(const KeyFacts& key, std::string_view alias) { return order(key, alias, false); }
 
@@ -172,9 +177,10 @@ std::string nth_key_sql(const QualifiedName& table, const KeyFacts& key, const K
   // One text per combination of open bounds, each prepared once; $3 counts rows, so the read is proportional
   // to it.
   return fmt::format(
-      "SELECT {} FROM ONLY {} t WHERE {} AND ($1::text[] IS NULL OR true) AND ($2::text[] IS NULL OR true)"
+      "SELECT {} FROM {} t WHERE {} AND ($1::text[] IS NULL OR true) AND ($2::text[] IS NULL OR true)"
       " ORDER BY {} LIMIT 1 OFFSET $3::bigint",
-      key_text_sql(key, "t"), table.sql(), key_range_sql(key, "t", low, high), key_order_sql(key, "t"));
+      key_text_sql(key, "t"), rows_sql(key, table), key_range_sql(key, "t", low, high),
+      key_order_sql(key, "t"));
 }
 
 std::optional<Key> nth_key(SqlSession& session, const QualifiedName& table, const KeyFacts& key,
@@ -187,7 +193,7 @@ std::optional<Key> nth_key(SqlSession& session, const QualifiedName& table, cons
 }
 
 std::string greatest_key_sql(const QualifiedName& table, const KeyFacts& key) {
-  return fmt::format("SELECT {} FROM ONLY {} t ORDER BY {} LIMIT 1", key_text_sql(key, "t"), table.sql(),
+  return fmt::format("SELECT {} FROM {} t ORDER BY {} LIMIT 1", key_text_sql(key, "t"), rows_sql(key, table),
                      order(key, "t", true));
 }
 

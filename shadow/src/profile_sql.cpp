@@ -108,8 +108,9 @@ std::string stages_sql(const Migration& m, const QualifiedName& table, Tolerance
     return tolerance == Tolerance::strict ? "NULL::text" : try_call_sql(expression, m.names, "t");
   };
   const auto shadow = quote_identifier(m.names.new_column);
-  auto sql = fmt::format("SELECT {}{} AS \"cf failure\" FROM ONLY {} t WHERE {} OFFSET 0", columns_sql(m),
-                         failure(column.forward), table.sql(), range_condition(m.binding.key, range));
+  auto sql = fmt::format("SELECT {}{} AS \"cf failure\" FROM {} t WHERE {} OFFSET 0", columns_sql(m),
+                         failure(column.forward), rows_sql(m.binding.key, table),
+                         range_condition(m.binding.key, range));
   sql = fmt::format("SELECT t.*, CASE WHEN t.\"cf failure\" IS NULL THEN {} END AS {} FROM ({}) t OFFSET 0",
                     call_sql(column.forward, m.names, "t"), shadow, sql);
   auto error = std::string("t.\"cf failure\"");

@@ -136,11 +136,10 @@ std::string reject_state_sql(const Migration& m, const QualifiedName& table, std
   const auto& column = m.binding.column;
   const auto failure = try_call_sql(column.forward, m.names, "t");
   return fmt::format(
-      "SELECT coalesce({0}, ''), CASE WHEN {0} IS NULL THEN {1} ELSE false END FROM ONLY {2} t WHERE {3}",
-      failure,
+      "SELECT coalesce({0}, ''), CASE WHEN {0} IS NULL THEN {1} ELSE false END FROM {2} t WHERE {3}", failure,
       differs_sql(column.new_type, "t." + quote_identifier(m.names.new_column),
                   call_sql(column.forward, m.names, "t")),
-      table.sql(), key_equals_sql(m.binding.key, "t", key));
+      rows_sql(m.binding.key, table), key_equals_sql(m.binding.key, "t", key));
 }
 
 // Why the row is a misfit; empty when either direction holds.
@@ -150,7 +149,7 @@ std::string misfit_state_sql(const Migration& m, const QualifiedName& table, std
       "SELECT CASE WHEN CASE WHEN {fwd_fails} IS NULL THEN NOT {fwd_differs} ELSE false END THEN '' WHEN "
       "{back_fails} IS NOT NULL THEN {back_fails}"
       " WHEN {back_differs} THEN '22000 the old value is not what the way back gives' ELSE {inexact} END"
-      " FROM ONLY {table} t WHERE {equals}",
+      " FROM {table} t WHERE {equals}",
       fmt::arg("fwd_fails", "(" + try_call_sql(column.forward, m.names, "t") + ")"),
       fmt::arg("fwd_differs", differs_sql(column.new_type, "t." + quote_identifier(m.names.new_column),
                                           call_sql(column.forward, m.names, "t"))),
@@ -165,7 +164,8 @@ std::string misfit_state_sql(const Migration& m, const QualifiedName& table, std
       fmt::arg("inexact", column.one_way || column.old_type == column.new_type
                               ? "''"
                               : "'22000 the old column cannot hold the value exactly'"),
-      fmt::arg("table", table.sql()), fmt::arg("equals", key_equals_sql(m.binding.key, "t", key)));
+      fmt::arg("table", rows_sql(m.binding.key, table)),
+      fmt::arg("equals", key_equals_sql(m.binding.key, "t", key)));
 }
 
 Resolution resolve_rejects(SqlSession& session, const Migration& m, const QualifiedName& table,

@@ -5,7 +5,8 @@
 // takes ROW EXCLUSIVE when its statement is analysed, or re-acquires it before a cached plan is used, and
 // only then takes the snapshot in which it reads the migration row. So either the chunk's lock came first and
 // the transition waits for the chunk, or the transition came first and the chunk's snapshot shows another
-// phase or token: the fence is empty, EXISTS is a one-time filter, and nothing is written. The row is read
+// phase or token: the fence is empty, EXISTS is a one-time filter, and nothing is written. (Of a partitioned
+// table the chunk locks its leaf, and a transition the table and every leaf.) The row is read
 // plainly: FOR SHARE would deadlock with a transition, which locks the migration row before the table.
 //
 // Why the unit cannot be advanced twice. The unit row is locked with its lease token and the watermark from
@@ -146,11 +147,13 @@ std::string chunk_sql(const Migration& m, const QualifiedName& table, ChunkWay w
 
 std::string write_row_sql(const Migration& m, const QualifiedName& table, RowOf row) {
   const auto p = pieces(m, table, "", "");
+  // By key alone: it may have moved to another partition.
+  const auto rows = rows_sql(m.binding.key, table);
   const auto equals = key_equals_sql(m.binding.key, "t", "$5::text[]");
   const std::string fenced = "EXISTS (SELECT FROM fence WHERE mark IS NOT NULL)";
   std::string sql =
-      fmt::format("WITH {}, written AS (UPDATE ONLY {} t SET {} = {} WHERE {} AND {} AND {} RETURNING 1)",
-                  fence(false, "<> 'paused'"), p.table, p.shadow, p.value, equals, p.differs, fenced);
+      fmt::format("WITH {}, written AS (UPDATE {} t SET {} = {} WHERE {} AND {} AND {} RETURNING 1)",
+                  fence(false, "<> 'paused'"), rows, p.shadow, p.value, equals, p.differs, fenced);
   if (row == RowOf::leftover) {
     // Counted with its unit in the same commit: "the replay wrote nothing" must not miss a parked row.
     sql += fmt::format(
@@ -165,9 +168,8 @@ std::string write_row_sql(const Migration& m, const QualifiedName& table, RowOf 
         "{0})",
         fenced);
   }
-  return sql +
-         fmt::format(" SELECT {}, (SELECT count(*) FROM ONLY {} t WHERE {}), (SELECT count(*) FROM written)",
-                     fenced, p.table, equals);
+  return sql + fmt::format(" SELECT {}, (SELECT count(*) FROM {} t WHERE {}), (SELECT count(*) FROM written)",
+                           fenced, rows, equals);
 }
 
 std::string differing_key_sql(const Migration& m, const QualifiedName& table, bool low_is_open) {

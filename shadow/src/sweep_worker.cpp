@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <thread>
 
@@ -82,10 +83,9 @@ void SweepWorker::ask_for_part() {
 // Between two chunks of ours.
 void SweepWorker::give_part_away() {
   try {
-    const auto bound =
-        split_when_asked(*session_, sweep_.migration_, table(), sweep_.token_, sweep_.pass_,
-                         {unit_->number, unit_->relation, unit_->lease, unit_->watermark,
-                          unit_->watermark ? unit_->watermark : unit_->low, unit_->high});
+    const auto bound = split_when_asked(*session_, sweep_.migration_, table(), sweep_.token_, sweep_.pass_,
+                                        {unit_->number, unit_->relation, unit_->lease, unit_->watermark,
+                                         unit_->watermark ? unit_->watermark : unit_->low, unit_->high});
     if (bound) unit_->high = *bound;
   } catch (const Error& error) {
     if (!error.is_transient()) throw;
@@ -343,6 +343,23 @@ void SweepWorker::wait(milliseconds time, Clock::time_point deadline) {
   }
 }
 
+// A partition may be renamed, detached or dropped at any time. The runner sees it within two seconds and
+// takes the units off; until then they are left alone.
+bool SweepWorker::leaf_has_gone(const Error& error) {
+  if (!unit_ || unit_->relation == sweep_.migration_.row.table_oid) return false;
+  const auto& state = error.sqlstate();
+  if (error.code() != ErrorCode::table_changed && state != "42P01" && state != "42703") return false;
+  const auto known = texts_.find(unit_->relation.value);
+  const auto now = relation_name(*session_, unit_->relation);
+  const auto tree = tree_of(*session_, sweep_.migration_.row.table_oid);
+  const bool same = now && known != texts_.end() && known->second.table == *now &&
+                    std::ranges::find(tree, unit_->relation) != tree.end();
+  if (same) return false;
+  texts_.erase(unit_->relation.value);
+  unit_.reset();
+  return true;
+}
+
 SweepState SweepWorker::run(const Tuning& tuning, Clock::time_point deadline, const std::atomic<bool>& stop,
                             const std::atomic<bool>& halt) {
   stop_ = &stop;
@@ -386,6 +403,10 @@ SweepState SweepWorker::run(const Tuning& tuning, Clock::time_point deadline, co
         wait(std::chrono::ceil<milliseconds>(not_before_ - Clock::now()), deadline);
       }
     } catch (const Error& error) {
+      if (leaf_has_gone(error)) {
+        wait(milliseconds(100), deadline);
+        continue;
+      }
       if (!is_of_connection(error) || ++reconnects_ > kMostReconnects) throw;
       // The unit's row tells whether the lost chunk was committed; the next claim reads it.
       session_.reset();

@@ -51,6 +51,7 @@ class SweepWorker {
   void check_suppressed(std::int64_t needed, std::int64_t written, const std::optional<Key>& low,
                         const Key& upper);
   SqlParams chunk_params(const Key& upper, bool reaches_bound) const;
+  bool leaf_has_gone(const Error& error);
   void beat();
   void wait(std::chrono::milliseconds time, std::chrono::steady_clock::time_point deadline);
   Texts& texts();

@@ -9,6 +9,7 @@
 #include "fenced_ddl.hpp"
 #include "index_build.hpp"
 #include "not_null.hpp"
+#include "partition_twins.hpp"
 
 namespace crossfade {
 
@@ -62,8 +63,21 @@ bool TwinBuilder::step(SqlSession& session, std::chrono::milliseconds lock_timeo
 }
 
 bool TwinBuilder::one_step(SqlSession& session, std::chrono::milliseconds lock_timeout) {
-  if (!step_builds(session, migration_, table_, builds_of(migration_, ledger_, set_), lock_timeout))
-    return false;
+  for (const auto& build : builds_of(migration_, table_, ledger_, set_)) {
+    switch (state_of(session, build)) {
+      case BuildState::absent:
+        if (!is_being_built(session, build)) build_one(session, migration_, build, lock_timeout);
+        return false;
+      case BuildState::broken:
+        if (build.only)
+          complete_one_part(session, migration_, build, lock_timeout);
+        else
+          drop_leftover(session, migration_, build, lock_timeout);
+        return false;
+      case BuildState::valid:
+        break;
+    }
+  }
   if (set_ == BuildSet::owed) return true;
   if (!proves_not_null(migration_.binding.column)) return true;
   const auto check = new_not_null_check(migration_);
@@ -81,17 +95,19 @@ bool TwinBuilder::one_step(SqlSession& session, std::chrono::milliseconds lock_t
 }
 
 bool TwinBuilder::builds_next(SqlSession& session) const {
-  for (const auto& build : builds_of(migration_, ledger_, set_)) {
-    const auto state = state_of(session, migration_, build);
-    if (state != BuildState::valid) return state == BuildState::absent;
+  for (const auto& build : builds_of(migration_, table_, ledger_, set_)) {
+    const auto state = state_of(session, build);
+    if (state == BuildState::valid) continue;
+    if (build.only) return state == BuildState::broken && next_part_is_built(session, migration_, build);
+    return state == BuildState::absent;
   }
   return false;
 }
 
 std::vector<std::string> TwinBuilder::missing(SqlSession& session) const {
   std::vector<std::string> words;
-  for (const auto& build : builds_of(migration_, ledger_, set_)) {
-    switch (state_of(session, migration_, build)) {
+  for (const auto& build : builds_of(migration_, table_, ledger_, set_)) {
+    switch (state_of(session, build)) {
       case BuildState::absent:
         words.push_back(in_words(build) + " is not built yet");
         break;
@@ -136,12 +152,13 @@ std::optional<std::string> build_progress(SqlSession& session, Oid table) {
 
 std::string drop_twins_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger) {
   std::string sql;
-  for (const auto& build : builds_of(m, ledger, BuildSet::twins)) {
+  for (const auto& build : builds_of(m, table, ledger, BuildSet::twins)) {
     sql += build.entry->kind == DependentKind::statistics
                ? fmt::format("DROP STATISTICS IF EXISTS {};\n",
                              QualifiedName{build.entry->schema, build.name}.sql())
-               : fmt::format("DROP INDEX IF EXISTS {};\n", QualifiedName{table.schema, build.name}.sql());
+               : fmt::format("DROP INDEX IF EXISTS {};\n", build.index().sql());
   }
+  if (m.binding.key.partitioned) sql += drop_loose_parts_sql(m);
   return sql + fmt::format("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {};\n", table.sql(),
                            quote_identifier(new_not_null_check(m)));
 }
@@ -155,12 +172,16 @@ std::vector<Statement> twin_statements(SqlSession& session, const Migration& m, 
   const auto self = "SHARE UPDATE EXCLUSIVE on " + table.display();
   const auto exclusive = "ACCESS EXCLUSIVE on " + table.display() + ", in short attempts";
   std::vector<Statement> list;
-  for (const auto& build : builds_of(m, ledger, BuildSet::twins)) {
+  for (const auto& build : builds_of(m, table, ledger, BuildSet::twins)) {
     const bool statistics = build.entry->kind == DependentKind::statistics;
-    list.push_back({in_words(build), create_build_sql(session, table, build), self, Blocks::nothing, true});
+    if (build.only) {
+      for (auto& statement : part_statements(session, m, build)) list.push_back(std::move(statement));
+      continue;
+    }
+    list.push_back({in_words(build), create_build_sql(session, build), self, Blocks::nothing, true});
     if (statistics) continue;
     list.push_back({"only if its builder died",
-                    lock_against_builders_sql(table) + ";\n" + drop_build_sql(table, build), exclusive,
+                    lock_against_builders_sql(table) + ";\n" + drop_build_sql(build), exclusive,
                     Blocks::table, true});
   }
   if (proves_not_null(m.binding.column)) {

@@ -81,6 +81,30 @@ void refuse(SqlSession& session, const PassRow& pass, const HeldUnit& held) {
       {std::to_string(pass.id), std::to_string(held.number), held.lease});
 }
 
+bool cut_at(SqlSession& session, const Migration& m, const Token& token, const PassRow& pass,
+            const HeldUnit& held, const Key& at) {
+  const std::string pass_id = std::to_string(pass.id);
+  Transaction transaction(session);
+  session.exec("SELECT FROM crossfade.pass WHERE id = $1::bigint FOR NO KEY UPDATE", {pass_id});
+  const auto cut = session.exec(
+      "WITH cut AS (UPDATE crossfade.unit u SET high = $5::text[], split = NULL"
+      " WHERE u.pass_id = $1::bigint AND u.number = $2::integer AND u.lease_token = $3::uuid"
+      " AND u.watermark IS NOT DISTINCT FROM $4::text[] AND u.high = $6::text[] AND NOT u.done"
+      " AND EXISTS (SELECT FROM crossfade.migration m WHERE m.id = $7::uuid AND m.token = $8::uuid"
+      "  AND m.phase = $9 AND m.status = 'running')"
+      " AND (SELECT count(*) FROM crossfade.unit c WHERE c.pass_id = $1::bigint) < $10::integer"
+      " RETURNING u.pass_id, u.relation)"
+      " INSERT INTO crossfade.unit (pass_id, number, relation, low, high)"
+      " SELECT c.pass_id, (SELECT max(o.number) + 1 FROM crossfade.unit o WHERE o.pass_id = $1::bigint),"
+      " c.relation, $5::text[], $6::text[] FROM cut c",
+      {pass_id, std::to_string(held.number), held.lease, nullable(held.watermark), array_literal(at),
+       array_literal(held.high), m.row.id.text, token.text, std::string(to_text(m.row.phase)),
+       std::to_string(kMostUnitsOfPass)});
+  if (cut.affected_rows == 0) return false;
+  transaction.commit();
+  return true;
+}
+
 }  // namespace
 
 std::optional<Key> split_when_asked(SqlSession& session, const Migration& m, const QualifiedName& table,
@@ -97,24 +121,11 @@ std::optional<Key> split_when_asked(SqlSession& session, const Migration& m, con
     return std::nullopt;
   }
   failpoint::hit("split.before");
-  Transaction transaction(session);
-  session.exec("SELECT FROM crossfade.pass WHERE id = $1::bigint FOR NO KEY UPDATE", {pass_id});
-  const auto cut = session.exec(
-      "WITH cut AS (UPDATE crossfade.unit u SET high = $5::text[], split = NULL"
-      " WHERE u.pass_id = $1::bigint AND u.number = $2::integer AND u.lease_token = $3::uuid"
-      " AND u.watermark IS NOT DISTINCT FROM $4::text[] AND u.high = $6::text[] AND NOT u.done"
-      " AND EXISTS (SELECT FROM crossfade.migration m WHERE m.id = $7::uuid AND m.token = $8::uuid"
-      "  AND m.phase = $9 AND m.status = 'running')"
-      " AND (SELECT count(*) FROM crossfade.unit c WHERE c.pass_id = $1::bigint) < $10::integer"
-      " RETURNING u.pass_id, u.relation)"
-      " INSERT INTO crossfade.unit (pass_id, number, relation, low, high)"
-      " SELECT c.pass_id, (SELECT max(o.number) + 1 FROM crossfade.unit o WHERE o.pass_id = $1::bigint),"
-      " c.relation, $5::text[], $6::text[] FROM cut c",
-      {pass_id, std::to_string(held.number), held.lease, nullable(held.watermark), array_literal(*at),
-       array_literal(held.high), m.row.id.text, token.text, std::string(to_text(m.row.phase)),
-       std::to_string(kMostUnitsOfPass)});
-  if (cut.affected_rows == 0) return std::nullopt;
-  transaction.commit();
+  if (!cut_at(session, m, token, pass, held, *at)) {
+    // Somebody else has the unit by now, the fence is empty, or there are enough units.
+    refuse(session, pass, held);
+    return std::nullopt;
+  }
   failpoint::hit("split.after");
   return at;
 }

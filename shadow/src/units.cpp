@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "crossfade/core/catalog.hpp"
 #include "crossfade/core/failpoint.hpp"
+#include "crossfade/core/lock_attempts.hpp"
 #include "crossfade/shadow/key_sql.hpp"
 
 namespace crossfade {
@@ -18,17 +20,18 @@ constexpr std::int64_t kRowsPerUnit = 5000;
 // Enough sampled keys for even quantiles; a sample reads whole pages, so tiny tables are read whole.
 constexpr double kSampledRows = 6400;
 
-std::vector<Key> quantiles(SqlSession& session, const Migration& m, const QualifiedName& table,
-                           const Key& high) {
+// Of one relation: the table itself, or a leaf of it.
+std::vector<Key> quantiles(SqlSession& session, const Migration& m, Oid relation, const QualifiedName& table,
+                           const Key& high, std::int64_t most) {
   const auto size = session
                         .exec(
                             "SELECT greatest(c.reltuples, 0)::bigint, pg_relation_size(c.oid) FROM pg_class "
                             "c WHERE c.oid = $1::oid",
-                            {std::to_string(m.row.table_oid.value)})
+                            {std::to_string(relation.value)})
                         .one("table");
   // reltuples is 0 or -1 before the first ANALYZE: then guess from the size, at a narrow row.
   const auto rows = std::max(int_of(size[0]), int_of(size[1]) / 100);
-  const auto units = std::clamp<std::int64_t>(rows / kRowsPerUnit, 1, kMostUnits);
+  const auto units = std::clamp<std::int64_t>(rows / kRowsPerUnit, 1, most);
   std::vector<Key> bounds;
   if (units == 1) return bounds;
   const double percent = std::clamp(100.0 * kSampledRows / static_cast<double>(rows), 0.0001, 100.0);
@@ -46,6 +49,47 @@ std::vector<Key> quantiles(SqlSession& session, const Migration& m, const Qualif
   return bounds;
 }
 
+void plan_relation(SqlSession& session, const Migration& m, Oid relation, const QualifiedName& name,
+                   const Key& high, std::int64_t most, std::vector<PlannedUnit>& units) {
+  auto bounds = quantiles(session, m, relation, name, high, most);
+  bounds.push_back(high);
+  std::optional<Key> low;
+  for (auto& bound : bounds) {
+    units.push_back({relation, low, bound});
+    low = std::move(bound);
+  }
+}
+
+// Each leaf up to its greatest key of now. A row that was in it when the capture came and has not been
+// written since is still there; whatever was written or moved since came through the capture.
+std::vector<PlannedUnit> plan_leaves(SqlSession& session, const Migration& m,
+                                     const std::vector<PartitionFacts>& leaves) {
+  std::vector<PlannedUnit> units;
+  const auto most = std::max<std::int64_t>(kMostUnits / std::max<std::int64_t>(std::ssize(leaves), 1), 1);
+  for (const auto& leaf : leaves) {
+    if (const auto high = greatest_key(session, leaf.name, m.binding.key))
+      plan_relation(session, m, leaf.oid, leaf.name, *high, most, units);
+  }
+  return units;
+}
+
+std::vector<PartitionFacts> leaves_of(SqlSession& session, const Migration& m) {
+  auto leaves = read_partitions(session, m.row.table_oid);
+  std::erase_if(leaves, [](const PartitionFacts& partition) { return !partition.leaf; });
+  return leaves;
+}
+
+void store_units(SqlSession& session, const std::string& pass, const std::vector<PlannedUnit>& units) {
+  for (const auto& unit : units) {
+    session.exec(
+        "INSERT INTO crossfade.unit (pass_id, number, relation, low, high) SELECT $1::bigint,"
+        " coalesce(max(u.number), 0) + 1, $2::oid, $3::text[], $4::text[]"
+        " FROM crossfade.unit u WHERE u.pass_id = $1::bigint",
+        {pass, std::to_string(unit.relation.value),
+         unit.low ? SqlValue(array_literal(*unit.low)) : SqlValue(), array_literal(unit.high)});
+  }
+}
+
 PassRow pass_of(SqlSession& session, const Migration& m, std::string_view kind) {
   const auto pass = newest_pass(session, m.row.id, kind);
   return pass ? *pass : PassRow{};
@@ -56,29 +100,60 @@ PassRow pass_of(SqlSession& session, const Migration& m, std::string_view kind) 
 PassRow open_sweep_pass(SqlSession& session, const Migration& m, const QualifiedName& table,
                         std::string_view kind, const std::optional<Key>& high) {
   if (auto pass = newest_pass(session, m.row.id, kind); pass && pass->state == "running") return *pass;
-  std::vector<Key> bounds;
-  if (high) bounds = quantiles(session, m, table, *high);
+  std::vector<PlannedUnit> units;
+  if (high && m.binding.key.partitioned)
+    units = plan_leaves(session, m, leaves_of(session, m));
+  else if (high)
+    plan_relation(session, m, m.row.table_oid, table, *high, kMostUnits, units);
   Transaction transaction(session);
   const auto id = text_of(
       session
           .exec("INSERT INTO crossfade.pass (migration_id, kind, state, ended_at)"
                 " VALUES ($1, $2, $3, CASE WHEN $3 = 'ended' THEN clock_timestamp() END) RETURNING id",
-                {m.row.id.text, std::string(kind), std::string(high ? "running" : "ended")})
+                {m.row.id.text, std::string(kind), std::string(units.empty() ? "ended" : "running")})
           .one("pass")[0]);
-  SqlValue low;
-  int number = 0;
-  const auto add = [&](const Key& bound) {
-    const auto text = array_literal(bound);
-    session.exec(
-        "INSERT INTO crossfade.unit (pass_id, number, relation, low, high) VALUES ($1, $2, $3::oid, $4, $5)",
-        {id, std::to_string(++number), std::to_string(m.row.table_oid.value), low, text});
-    low = text;
-  };
-  for (const auto& bound : bounds) add(bound);
-  if (high) add(*high);
+  store_units(session, id, units);
   transaction.commit();
   failpoint::hit("units.planned");
   return pass_of(session, m, kind);
+}
+
+namespace {
+
+// Where units may be added: the backfill while it runs, else a catch_up.
+std::optional<PassRow> running_sweep(SqlSession& session, const Migration& m) {
+  for (const auto* kind : {"backfill", "catch_up"}) {
+    if (auto pass = newest_pass(session, m.row.id, kind); pass && pass->state == "running") return pass;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<PlannedUnit> plan_arrived(SqlSession& session, const Migration& m,
+                                      const std::vector<Oid>& arrived) {
+  auto leaves = leaves_of(session, m);
+  std::erase_if(leaves, [&](const PartitionFacts& leaf) {
+    return std::ranges::find(arrived, leaf.oid) == arrived.end();
+  });
+  return plan_leaves(session, m, leaves);
+}
+
+void store_arrived(SqlSession& session, const Migration& m, const std::vector<Oid>& arrived,
+                   const std::vector<PlannedUnit>& units) {
+  auto pass = running_sweep(session, m);
+  if (pass) {
+    session.exec(
+        "DELETE FROM crossfade.unit u WHERE u.pass_id = $1::bigint AND (u.relation = ANY ($2::oid[])"
+        " OR u.relation NOT IN (SELECT p.relid FROM " +
+            partition_tree_sql("$3::oid") + " p))",
+        {std::to_string(pass->id), oid_array(arrived), std::to_string(m.row.table_oid.value)});
+  } else if (newest_pass(session, m.row.id, "backfill") && !units.empty()) {
+    session.exec("INSERT INTO crossfade.pass (migration_id, kind) VALUES ($1, 'catch_up')", {m.row.id.text});
+    pass = newest_pass(session, m.row.id, "catch_up");
+  }
+  // Without a backfill there is one to come, which plans for all.
+  if (pass) store_units(session, std::to_string(pass->id), units);
 }
 
 UnitTotals unit_totals(SqlSession& session, std::int64_t pass) {

@@ -51,7 +51,7 @@ peer_run() { # FIXTURE
 against_rivals() { # INDEXES TIME_CASE WAL_CASE
   local fixture=accounts_$1 pair batch
   make_accounts "$1"
-  tool_run "$fixture" && rival_run "$fixture" "$one_update"  # the first of each warms up
+  if [[ $warm_up == yes ]]; then tool_run "$fixture" && rival_run "$fixture" "$one_update"; fi
   for ((pair = 1; pair <= pairs; ++pair)); do
     note "$2: pair $pair of $pairs"
     tool_run "$fixture"

@@ -7,7 +7,7 @@ latencies() { # PREFIX FROM TO
   cat -- "$1".* | awk -v from="$2" -v to="$3" '{ at = $5 + $6 / 1e6 - $3 / 1e6; if (at >= from && at <= to) print $3 }'
 }
 
-traffic_while() { # DATABASE RATE SECONDS COMMAND...: sets p99 and tps of the time that the command took
+traffic_while() { # DATABASE RATE COMMAND...: sets p99 and tps of the time that the command took
   local load prefix=$work/latency from to
   rm -f -- "$prefix".*
   (cd "$work" && exec "$binaries/pgbench" -h "$sockets" -U "$owner" -n -c 4 -j 2 -R "$2" -T 600 -l \
@@ -16,13 +16,21 @@ traffic_while() { # DATABASE RATE SECONDS COMMAND...: sets p99 and tps of the ti
   background+=("$load")
   sleep 2
   from=$(date +%s.%N)
-  "${@:4}"
+  "${@:3}"
   to=$(date +%s.%N)
   sleep 1
   end_background "$load"
   latencies "$prefix" "$from" "$to" >"$work/latencies"
   p99=$(percentile 0.99 "$work/latencies")
   tps=$(calc "$(wc -l <"$work/latencies") / ($to - $from)")
+}
+
+# The controller may hold the sweep back for as long as it likes; a minute of it is enough.
+backfill_for_a_minute() { # DATABASE
+  local status=0
+  CROSSFADE_DSN=$(dsn "$1") CROSSFADE_REDIS='' timeout -s INT 60 "$tool" next "$migration" --until backfill \
+    >"$work/tool.out" 2>"$work/tool.err" || status=$?
+  ((status == 0 || status == 124)) || die "crossfade next failed: $(cat -- "$work/tool.err")"
 }
 
 held_rate() {
@@ -43,12 +51,12 @@ held_rate() {
     prepare accounts_0 bench "$cast_column" "${tuning[@]}"
     local began ended
     began=$(date +%s.%N)
-    traffic_while bench "$rate" 0 require_crossfade bench next "$migration" --until backfill
+    traffic_while bench "$rate" backfill_for_a_minute bench
     ended=$(date +%s.%N)
     sample P6.p99 tool "$pair" "$p99"
     sample P6.tps tool "$pair" "$tps"
     copy_database accounts_0 bench
-    traffic_while bench "$rate" 0 sleep "$(calc "$ended - $began")"
+    traffic_while bench "$rate" sleep "$(calc "$ended - $began")"
     sample P6.p99 rival "$pair" "$p99"
     sample P6.tps rival "$pair" "$tps"
   done

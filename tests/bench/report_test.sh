@@ -32,6 +32,13 @@ expect '^P15 .* not built$' "$folder/table"
 expect '"scale": 1' "$folder/json"
 expect '"value": 1000' "$folder/json"
 
+"$report" "$folder/samples" --exact >"$folder/exact"
+expect '^P12 ' "$folder/exact"
+if grep -q '^P1 ' "$folder/exact"; then
+  echo 'a duration counted as exact'
+  exit 1
+fi
+
 printf '{"case":"P99","side":"tool","pair":1,"value":1}\n' >"$folder/unknown"
 if "$report" "$folder/unknown" >/dev/null 2>&1; then
   echo 'a sample of an unknown case was taken'

@@ -14,6 +14,7 @@ usage: ${0##*/} [CASE ...] [--scale N] [--pairs N] [--quick | --full] [--json FI
   --full      scale 30 and the long forms of P7 and P10
   --json FILE write every sample there
   --markdown  print the table as docs/performance.md has it
+  --exact     print only what no clock was needed for; for a machine that is busy
 
   CROSSFADE_BINARY      the program to measure; otherwise that of build/release, which is built if it is not there
   CROSSFADE_BENCH_PEER  a program to compare with in P1: called with DSN TABLE COLUMN, fills COLUMN_new from COLUMN
@@ -39,7 +40,7 @@ while (($#)); do
     --quick) size=quick scale=1 pairs=2; shift ;;
     --full) size=full scale=30; shift ;;
     --json) json=${2:?--json needs a file}; shift 2 ;;
-    --markdown) form=(--markdown); shift ;;
+    --markdown | --exact) form+=("$1"); shift ;;
     -h | --help) usage; exit 0 ;;
     P[1-9]* | A | A.*) chosen+=("$1"); shift ;;
     *) usage >&2; exit 2 ;;
@@ -48,7 +49,8 @@ done
 for number in "$scale" "$pairs"; do [[ $number =~ ^[1-9][0-9]*$ ]] || die "a number is not one: $number"; done
 rows=$((scale * 100000))
 few_pairs=$((pairs < 3 ? pairs : 3))   # of what varies little or takes long
-hand_pairs=$few_pairs
+hand_pairs=$few_pairs warm_up=yes
+if [[ " ${form[*]} " == *" --exact "* ]]; then hand_pairs=0 warm_up=no; fi
 
 programs() {
   local build=$root/build/release name

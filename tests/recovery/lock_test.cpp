@@ -222,7 +222,7 @@ TEST_F(LockTest, AnAutovacuumToPreventWraparoundIsNamedAndLeftAlone) {
   ApplicationSession(dsn(), "SET synchronous_commit = off")
       .run("DO 'BEGIN FOR i IN 1..101000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END'");
   const std::string worker =
-      "pg_stat_activity WHERE query LIKE 'autovacuum: VACUUM public.t (to prevent wraparound)%'";
+      "pg_stat_activity WHERE query LIKE 'autovacuum: VACUUM%public.t (to prevent wraparound)%'";
   wait_until([&] { return super_value("SELECT count(*) = 1 FROM " + worker) == "t"; }, "the autovacuum",
              std::chrono::seconds(60));
   wait_until_true("SELECT clock_timestamp() - xact_start > '1 s' FROM " + worker);

@@ -57,6 +57,16 @@ TEST_F(PaceTest, ASignalOverItsLimitHoldsTheSweepIsSeenIsRecordedAndStarves) {
             "1");
   EXPECT_EQ(value("SELECT count(*) FROM crossfade.pause WHERE ended_at IS NULL"), "0");
   EXPECT_EQ(value("SELECT state FROM crossfade.pace"), "idle");
+  int told = 0;
+  const auto history = nlohmann::json::parse(crossfade({"history", "m", "--json"}).out);
+  for (const auto& action : history.at("actions")) {
+    if (action.at("action") != "paused") continue;
+    ++told;
+    EXPECT_EQ(action.at("phase"), "backfill");
+    EXPECT_EQ(action.at("detail").at("reason"), "free disk 1.0 MB < 4.0 MB");
+    EXPECT_GT(action.at("detail").at("seconds"), 0);
+  }
+  EXPECT_EQ(told, 1);
   check_in_step();
 }
 

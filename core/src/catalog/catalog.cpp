@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "crossfade/core/error.hpp"
 
 namespace crossfade {
@@ -134,7 +136,8 @@ SELECT k.indexrelid, k.indexrelid::regclass::text, k.indisprimary, a.attnum, a.a
        coalesce((SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname) FROM pg_collation l
                  JOIN pg_namespace n ON n.oid = l.collnamespace WHERE l.oid = k.indcollation[s]), ''),
        (k.indoption[s] & 1) <> (k.indoption[0] & 1),
-       ((k.indoption[s] & 2) <> 0) <> ((k.indoption[0] & 1) <> 0)
+       ((k.indoption[s] & 2) <> 0) <> ((k.indoption[0] & 1) <> 0),
+       (SELECT c.relkind = 'p' FROM pg_class c WHERE c.oid = $1::oid)
 FROM k, generate_series(0, k.indnkeyatts - 1) s
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attnum = (SELECT indkey[s] FROM k)
 ORDER BY s)sql",
@@ -144,6 +147,7 @@ ORDER BY s)sql",
   key.index.value = static_cast<std::uint32_t>(int_of(found[0][0]));
   key.index_name = text_of(found[0][1]);
   key.primary = bool_of(found[0][2]);
+  key.partitioned = bool_of(found[0][9]);
   for (const auto& row : found.rows) {
     key.columns.push_back({static_cast<int>(int_of(row[3])), text_of(row[4]), text_of(row[5]),
                            text_of(row[6]), bool_of(row[7]), bool_of(row[8])});
@@ -195,6 +199,44 @@ JOIN pg_type b ON b.oid = (SELECT t FROM down JOIN pg_type y ON y.oid = t WHERE 
   type.collatable = bool_of(row[7]);
   type.is_composite_or_pseudo = bool_of(row[8]);
   return type;
+}
+
+// PostgreSQL 13 has no column inhdetachpending.
+std::string partition_tree_sql(const std::string& table) {
+  return fmt::format(R"sql((WITH RECURSIVE tree (relid, parentid, level) AS (
+  SELECT i.inhrelid, i.inhparent, 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = {0}
+    AND coalesce(pg_catalog.to_jsonb(i) ->> 'inhdetachpending', 'false') = 'false'
+  UNION ALL SELECT i.inhrelid, i.inhparent, t.level + 1 FROM tree t
+    JOIN pg_catalog.pg_inherits i ON i.inhparent = t.relid
+      AND coalesce(pg_catalog.to_jsonb(i) ->> 'inhdetachpending', 'false') = 'false')
+SELECT t.relid, t.parentid, t.level, c.relkind <> 'p' AS leaf FROM tree t
+  JOIN pg_catalog.pg_class c ON c.oid = t.relid WHERE c.relispartition))sql",
+                     table);
+}
+
+std::vector<PartitionFacts> read_partitions(SqlSession& session, Oid table) {
+  std::vector<PartitionFacts> partitions;
+  for (const auto& row :
+       session
+           .exec("SELECT c.oid, p.parentid, n.nspname, c.relname, p.leaf FROM " +
+                     partition_tree_sql("$1::oid") +
+                     " p JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace"
+                     " ORDER BY c.oid",
+                 {std::to_string(table.value)})
+           .rows) {
+    const auto oid = [&](int column) {
+      return Oid{static_cast<std::uint32_t>(int_of(row[static_cast<std::size_t>(column)]))};
+    };
+    partitions.push_back({oid(0), oid(1), {text_of(row[2]), text_of(row[3])}, bool_of(row[4])});
+  }
+  return partitions;
+}
+
+std::vector<Oid> tree_of(SqlSession& session, Oid table) {
+  std::vector<Oid> tree{table};
+  for (const auto& partition : read_partitions(session, table)) tree.push_back(partition.oid);
+  std::ranges::sort(tree);
+  return tree;
 }
 
 std::optional<QualifiedName> relation_name(SqlSession& session, Oid oid) {

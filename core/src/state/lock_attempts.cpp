@@ -27,6 +27,31 @@ milliseconds lock_wait(int attempt, milliseconds budget) {
   return std::min(milliseconds(kWaits[step]), budget);
 }
 
+namespace {
+constexpr const char* kSomebodyWaitsLong =
+    "EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE NOT l.granted AND (l.waitstart IS NULL OR l.waitstart <"
+    " pg_catalog.clock_timestamp() - pg_catalog.current_setting('deadlock_timeout')::interval / 2))";
+}  // namespace
+
+milliseconds wait_with_locks(SqlSession& session, milliseconds wait) {
+  if (wait.count() == 0) return wait;
+  const auto row =
+      session
+          .exec(fmt::format(
+              "SELECT (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 250)::bigint, {}",
+              kSomebodyWaitsLong))
+          .one("deadlock_timeout");
+  if (bool_of(row[1])) return milliseconds(0);
+  return std::min(wait, milliseconds(int_of(row[0])));
+}
+
+std::string calm_or_miss_sql() {
+  return fmt::format("DO {};\n",
+                     quote_literal(fmt::format("BEGIN IF {} THEN RAISE lock_not_available USING MESSAGE ="
+                                               " 'somebody waits for a lock for long'; END IF; END",
+                                               kSomebodyWaitsLong)));
+}
+
 milliseconds pause_after(int attempt) {
   thread_local std::mt19937 random{std::random_device{}()};
   const int most = attempt <= kAttemptsWithoutWaiting ? 25 : std::min(20 * attempt, 400);

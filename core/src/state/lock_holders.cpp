@@ -122,8 +122,8 @@ std::string to_json(const std::vector<LockHolder>& holders) {
 
 std::string oid_array(const std::vector<Oid>& tables) {
   std::string text;
-  for (const auto table : tables) text += (text.empty() ? "{" : ",") + std::to_string(table.value);
-  return text + "}";
+  for (const auto table : tables) text += (text.empty() ? "" : ",") + std::to_string(table.value);
+  return "{" + text + "}";
 }
 
 std::vector<LockHolder> HolderWatch::look(SqlSession& session, const std::vector<Oid>& tables) {

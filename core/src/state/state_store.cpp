@@ -199,13 +199,27 @@ std::vector<TransitionRecord> StateStore::history(const MigrationId& id) {
   return records;
 }
 
+namespace {
+
+// With the newest fifty stretches in which the pace controller held the sweep back, each in the phase that it
+// fell into.
+constexpr const char* kActions =
+    "SELECT r.at, r.action, r.phase, r.operator, r.host, r.version, r.detail::text FROM ("
+    "SELECT a.at, a.id, a.action, a.phase, a.operator, a.host, a.version, a.detail"
+    " FROM crossfade.action a WHERE a.migration_id = $1::uuid"
+    " UNION ALL (SELECT p.began_at, p.id, p.kind, t.to_phase, p.changed_by, t.host, t.version,"
+    " jsonb_build_object('reason', p.reason, 'seconds',"
+    " round(extract(epoch FROM coalesce(p.ended_at, clock_timestamp()) - p.began_at), 1))"
+    " FROM crossfade.pause p CROSS JOIN LATERAL (SELECT c.to_phase, c.host, c.version"
+    " FROM crossfade.transition c WHERE c.migration_id = p.migration_id AND c.at <= p.began_at"
+    " ORDER BY c.number DESC LIMIT 1) t WHERE p.migration_id = $1::uuid AND p.kind <> 'operator'"
+    " ORDER BY p.id DESC LIMIT 50)) r ORDER BY r.at, r.id";
+
+}  // namespace
+
 std::vector<ActionRecord> StateStore::actions(const MigrationId& id) {
   std::vector<ActionRecord> records;
-  for (const auto& row : session_
-                             .exec("SELECT at, action, phase, operator, host, version, detail::text"
-                                   " FROM crossfade.action WHERE migration_id = $1 ORDER BY id",
-                                   {id.text})
-                             .rows) {
+  for (const auto& row : session_.exec(kActions, {id.text}).rows) {
     records.push_back({text_of(row[0]), text_of(row[1]), text_of(row[2]), text_of(row[3]), text_of(row[4]),
                        text_of(row[5]), text_of(row[6])});
   }

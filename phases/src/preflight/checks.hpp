@@ -47,6 +47,7 @@ class Context {
 };
 
 void relation_kind(const Context& context);
+void partitions(const Context& context);
 void unlogged_table(const Context& context);
 void server_version(const Context& context);
 void missing_privilege(const Context& context);

@@ -37,7 +37,7 @@ void peculiarities(const Context& context) {
                                int_of(row[1])),
                    "Rewrite the table (dump and restore) to lose the dropped columns.");
   }
-  if (text_of(row[2]) != "heap") {
+  if (context.table.kind == "r" && text_of(row[2]) != "heap") {
     context.refuse("relation_kind", table,
                    fmt::format("Table {} uses the access method {}; only heap is known to work.", table,
                                text_of(row[2])),
@@ -50,12 +50,7 @@ void peculiarities(const Context& context) {
 void relation_kind(const Context& context) {
   const auto& facts = context.table;
   const auto table = context.table_text();
-  if (facts.kind == "p") {
-    return context.refuse("not_supported_yet", table,
-                          fmt::format("Table {} is partitioned, which this version cannot migrate.", table),
-                          "Wait for a version that can; nothing was changed.");
-  }
-  if (facts.kind != "r") {
+  if (facts.kind != "r" && facts.kind != "p") {
     return context.refuse("relation_kind", table,
                           fmt::format("Relation {} is {}, not an ordinary table.", table, word(facts.kind)),
                           "Name the table that holds the column.");
@@ -67,12 +62,12 @@ void relation_kind(const Context& context) {
   }
   if (facts.is_partition) {
     context.refuse("relation_kind", table, fmt::format("Table {} is a partition of another table.", table),
-                   "A column is a matter of the partitioned table, which this version cannot migrate.");
+                   "A column is a matter of the whole: name the partitioned table.");
   } else if (facts.has_parents) {
     context.refuse("relation_kind", table, fmt::format("Table {} inherits from another table.", table),
                    "End the inheritance first: ALTER TABLE … NO INHERIT ….");
   }
-  if (facts.has_children) {
+  if (facts.has_children && facts.kind != "p") {
     context.refuse("relation_kind", table, fmt::format("Other tables inherit from table {}.", table),
                    "End the inheritance first: ALTER TABLE … NO INHERIT ….");
   }

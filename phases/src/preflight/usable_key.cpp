@@ -32,6 +32,15 @@ void usable_key(const Context& context) {
   if (const auto any = choose_key(context.session, context.table.oid, {}); any && column != nullptr) {
     return key_itself(context, any->index_name);
   }
+  if (context.table.kind == "p") {
+    return context.refuse(
+        "no_usable_key", context.table_text(),
+        fmt::format("Partitioned table {} has no primary key and no unique, valid, complete, immediate index "
+                    "over NOT NULL columns of its own; those of its partitions do not order the whole.",
+                    context.table_text()),
+        "Add a primary key that contains the partition key: build the unique index of each partition "
+        "CONCURRENTLY, CREATE UNIQUE INDEX ON ONLY the table, ALTER INDEX … ATTACH PARTITION.");
+  }
   context.refuse(
       "no_usable_key", context.table_text(),
       fmt::format("Table {} has no primary key and no unique, valid, complete, immediate index over NOT NULL "

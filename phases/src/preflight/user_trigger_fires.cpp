@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "checks.hpp"
+#include "crossfade/core/catalog.hpp"
 
 namespace crossfade::checks {
 
@@ -23,12 +24,14 @@ bool may_set_replication_role(const Context& context) {
 // Row and statement triggers alike: the sweep's UPDATE fires both. One with a column list does not fire,
 // since the sweep sets the shadow alone, nor does one whose WHEN already asks for crossfade.sweep.
 void user_trigger_fires(const Context& context) {
-  const auto found = context.session.exec(R"sql(
+  const auto found = context.session.exec(fmt::format(R"sql(
 SELECT t.tgname, t.tgenabled, (t.tgtype & 1) <> 0, t.tgqual IS NOT NULL, t.tgfoid::regprocedure::text
-FROM pg_trigger t WHERE t.tgrelid = $1::oid AND NOT t.tgisinternal AND (t.tgtype & 16) <> 0
+FROM pg_trigger t WHERE t.tgrelid = ANY (array_append(ARRAY(SELECT p.relid FROM {} p), $1::oid))
+  AND t.tgparentid = 0 AND NOT t.tgisinternal AND (t.tgtype & 16) <> 0
   AND t.tgenabled <> 'D'
   AND t.tgattr::text = '' AND right(t.tgname::text, length($2)) <> $2
   AND pg_get_triggerdef(t.oid) NOT LIKE '%crossfade.sweep%' ORDER BY t.tgname)sql",
+                                                      partition_tree_sql("$1::oid")),
                                           {context.table_oid(), context.own_suffix()});
   if (found.empty()) return;
   const bool passed_by = may_set_replication_role(context);

@@ -130,6 +130,14 @@ std::vector<Finding> added_since_switch(SqlSession& session, const Migration& m,
                                     reference.description, known ? "changed" : "hung on the new column"),
                         "Undo it, and do it again after the way back."});
   }
+  for (const auto& reference :
+       partition_references(session, m.row.table_oid, m.names.new_column, own_suffix(m.binding.column))) {
+    findings.push_back({Severity::refuse, "dependent_added", reference.identity,
+                        fmt::format("{} was hung on the new column of a partition since the switch; the way "
+                                    "back would take that away.",
+                                    reference.description),
+                        "Undo it, and do it again after the way back."});
+  }
   return findings;
 }
 
@@ -146,6 +154,13 @@ std::vector<Finding> hanging_on_old_column(SqlSession& session, const Migration&
     if (reference.kind == ReferenceKind::own_default || reference.kind == ReferenceKind::not_null) continue;
     findings.push_back({Severity::refuse, "old_column_in_use", reference.identity,
                         fmt::format("{} hangs on the old column {}, which is to be dropped.",
+                                    reference.description, display_identifier(m.names.old_column)),
+                        "Drop it, or make it again so that it names the new column."});
+  }
+  for (const auto& reference :
+       partition_references(session, m.row.table_oid, m.names.old_column, own_suffix(column))) {
+    findings.push_back({Severity::refuse, "old_column_in_use", reference.identity,
+                        fmt::format("{} hangs on the old column {} of a partition, which is to be dropped.",
                                     reference.description, display_identifier(m.names.old_column)),
                         "Drop it, or make it again so that it names the new column."});
   }

@@ -147,6 +147,7 @@ void take_constraint(Reading& reading, const Reference& reference) {
         "Let it follow: follow_foreign_keys = true in [switch]; or drop it before the migration and add it "
         "again after it.");
   }
+  if (reading.table.kind == "p" && type != "c") return reading.refuse(reference, "the table is partitioned");
   if (type == "p" || type == "u") return take_index_constraint(reading, reference);
   if (type == "c") return take_check(reading, reference, row);
   if (type == "f") return take_foreign_key(reading, reference, row);

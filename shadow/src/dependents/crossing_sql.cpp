@@ -18,7 +18,7 @@ namespace {
 
 class Mover {
  public:
-  explicit Mover(const QualifiedName& table) : table_(table) {}
+  Mover(const Migration& m, const QualifiedName& table) : m_(m), table_(table) {}
 
   void column(const std::string& name, const std::string& action) {
     sql_ += fmt::format("ALTER TABLE {} ALTER COLUMN {} {};\n", table_.sql(), quote_identifier(name), action);
@@ -37,6 +37,35 @@ class Mover {
   }
   void drop_index(const std::string& name) {
     sql_ += fmt::format("DROP INDEX {};\n", QualifiedName{table_.schema, name}.sql());
+  }
+  // The parts of a partitioned index trade their names with those of its counterpart, partition by partition:
+  // `index` bears the name already, and its part on each partition bears that of the counterpart's. Read
+  // under the lock, so that a partition that came meanwhile has its parts exchanged too.
+  void exchange_parts(const std::string& index, const std::string& counterpart) {
+    if (!m_.binding.key.partitioned) return;
+    const auto parts = [&](const char* name, const std::string& root) {
+      return fmt::format(R"sql({0} (oid, relation) AS (
+    SELECT i.indexrelid, i.indrelid FROM pg_catalog.pg_index i WHERE i.indexrelid = {1}::regclass
+    UNION ALL SELECT i.indexrelid, i.indrelid FROM {0} JOIN pg_catalog.pg_inherits h ON h.inhparent = {0}.oid
+      JOIN pg_catalog.pg_index i ON i.indexrelid = h.inhrelid))sql",
+                         name, quote_literal(QualifiedName{table_.schema, root}.sql()));
+    };
+    const auto between = quote_literal("cf_between_" + m_.row.id.short_hex());
+    const auto body =
+        fmt::format(R"sql(DECLARE
+  part record;
+BEGIN
+  FOR part IN WITH RECURSIVE {0}, {1}
+    SELECT n.nspname AS schema, a.relname AS one, b.relname AS other FROM ones JOIN others USING (relation)
+    JOIN pg_catalog.pg_class a ON a.oid = ones.oid JOIN pg_catalog.pg_class b ON b.oid = others.oid
+    JOIN pg_catalog.pg_namespace n ON n.oid = a.relnamespace WHERE relation <> {2}::oid ORDER BY a.oid LOOP
+    EXECUTE pg_catalog.format('ALTER INDEX %I.%I RENAME TO %I', part.schema, part.one, {3});
+    EXECUTE pg_catalog.format('ALTER INDEX %I.%I RENAME TO %I', part.schema, part.other, part.one);
+    EXECUTE pg_catalog.format('ALTER INDEX %I.%I RENAME TO %I', part.schema, {3}, part.other);
+  END LOOP;
+END)sql",
+                    parts("ones", index), parts("others", counterpart), m_.row.table_oid.value, between);
+    sql_ += fmt::format("DO {};\n", quote_literal(body));
   }
   void comment_index(const std::string& name, const std::optional<std::string>& text) {
     sql_ += fmt::format("COMMENT ON INDEX {} IS {};\n", QualifiedName{table_.schema, name}.sql(),
@@ -62,6 +91,7 @@ class Mover {
   std::string take() { return std::move(sql_); }
 
  private:
+  const Migration& m_;
   const QualifiedName& table_;
   std::string sql_;
 };
@@ -100,7 +130,7 @@ std::vector<std::string> locked_beside(const Ledger& ledger) {
 }
 
 std::string shadow_settings_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger) {
-  Mover mover(table);
+  Mover mover(m, table);
   for (const auto& entry : ledger.carried) {
     if (entry.kind == DependentKind::column_setting) mover.column(m.names.new_column, entry.create_sql);
   }
@@ -109,7 +139,7 @@ std::string shadow_settings_sql(const Migration& m, const QualifiedName& table, 
 
 std::string carry_over_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger,
                            bool not_null_check_valid) {
-  Mover mover(table);
+  Mover mover(m, table);
   const auto& now = m.names.new_column;
   const auto& before = m.names.old_column;
   for (const auto& entry : ledger.carried) {
@@ -138,6 +168,7 @@ std::string carry_over_sql(const Migration& m, const QualifiedName& table, const
         else
           mover.rename_index(entry.name, m.generated.retired(entry.name));
         mover.rename_index(m.generated.twin(entry.name), entry.name);
+        if (!entry.shed) mover.exchange_parts(entry.name, m.generated.retired(entry.name));
         if (entry.old_sql) mover.comment_index(entry.name, entry.old_sql);
         mover.roles_of(entry);
         break;
@@ -171,7 +202,7 @@ std::string carry_over_sql(const Migration& m, const QualifiedName& table, const
 
 std::string carry_back_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger,
                            bool old_check_valid) {
-  Mover mover(table);
+  Mover mover(m, table);
   const auto& back = m.names.old_column;
   const auto& leaving = m.names.new_column;
   for (const auto& entry : ledger.carried) {
@@ -196,6 +227,7 @@ std::string carry_back_sql(const Migration& m, const QualifiedName& table, const
       case DependentKind::index:
         mover.rename_index(entry.name, m.generated.twin(entry.name));
         mover.rename_index(m.generated.retired(entry.name), entry.name);
+        if (!entry.shed) mover.exchange_parts(entry.name, m.generated.twin(entry.name));
         if (entry.old_sql) {
           mover.comment_index(m.generated.twin(entry.name), std::nullopt);
           if (entry.shed) mover.comment_index(entry.name, entry.old_sql);
@@ -273,6 +305,32 @@ SELECT pg_catalog.md5(coalesce(pg_catalog.string_agg(fact, '|' ORDER BY fact), '
                      view_closure_sql(m));
 }
 
+namespace {
+
+// Of each partition: what refers to its column, which has the name but not always the number of the table's.
+// Triggers of ours come and go with the table's.
+std::string partition_marks_sql(const Migration& m) {
+  if (!m.binding.key.partitioned) return {};
+  return fmt::format(
+      R"sql(UNION ALL SELECT pg_catalog.format('partition %s depend %s %s %s %s', a.attrelid, d.classid,
+      d.objid, d.objsubid, d.deptype)
+    FROM {tree} p JOIN pg_catalog.pg_attribute a ON a.attrelid = p.relid AND a.attname = {column}
+    JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = a.attrelid
+      AND d.refobjsubid = a.attnum
+    WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_trigger t
+      WHERE d.classid = 'pg_catalog.pg_trigger'::regclass
+      AND t.oid = d.objid AND pg_catalog.right(t.tgname::text, {length}) = {suffix})
+  UNION ALL SELECT pg_catalog.format('partition %s column %s %s %s %s %s', a.attrelid, a.attnotnull, a.attacl,
+      a.attstorage, a.attstattarget, pg_catalog.col_description(a.attrelid, a.attnum))
+    FROM {tree} p JOIN pg_catalog.pg_attribute a ON a.attrelid = p.relid AND a.attname = {column})sql",
+      fmt::arg("tree", partition_tree_sql(fmt::format("{}::oid", m.row.table_oid.value))),
+      fmt::arg("column", quote_literal(m.names.old_column)),
+      fmt::arg("suffix", quote_literal("_" + m.row.id.short_hex())),
+      fmt::arg("length", 1 + m.row.id.short_hex().size()));
+}
+
+}  // namespace
+
 std::string dependents_mark_sql(const Migration& m, const std::string& except_views) {
   return fmt::format(R"sql((
 WITH ours AS (
@@ -311,6 +369,7 @@ facts AS (
        OR (k.confrelid = {table} AND {attnum}::int2 = ANY (k.confkey))
   UNION ALL SELECT pg_catalog.format('default %s %s', a.oid, a.xmin) FROM pg_catalog.pg_attrdef a
     WHERE a.adrelid = {table} AND a.adnum = {attnum}
+  {partitions}
   UNION ALL SELECT pg_catalog.format('column %s %s %s %s %s %s %s', a.attnotnull, a.attacl,
       (SELECT pg_catalog.array_agg(o) FROM pg_catalog.unnest(a.attoptions) o WHERE o NOT LIKE 'pg\_attver=%'),
       a.attstorage, a.attcompression, a.attstattarget, pg_catalog.col_description(a.attrelid, a.attnum))
@@ -318,6 +377,7 @@ facts AS (
 SELECT pg_catalog.md5(coalesce(pg_catalog.string_agg(fact, '|' ORDER BY fact), '')) FROM facts))sql",
                      fmt::arg("table", fmt::format("{}::oid", m.row.table_oid.value)),
                      fmt::arg("views", quote_literal(except_views)),
+                     fmt::arg("partitions", partition_marks_sql(m)),
                      fmt::arg("attnum", m.binding.column.old_attnum),
                      fmt::arg("suffix", quote_literal("_" + m.row.id.short_hex())),
                      fmt::arg("length", 1 + m.row.id.short_hex().size()));

@@ -94,6 +94,15 @@ class IndexReader {
     }
     const auto nulls = text_of(row[13]) == "true" ? NullsInIndex::collide : NullsInIndex::differ;
     index.shed = may_fail_after_switch(index.unique && in_key, nulls, computed);
+    if (reading_.table.kind == "p") {
+      if (index.replica_identity) also("the table is partitioned, and it is the replica identity");
+      if (index.shed)
+        also("the table is partitioned, and kept on the old column it could refuse what the new one takes");
+      if (const auto parts = own_index_parts(reading_.session, oid))
+        also(fmt::format(
+            "parts of it have a direction, options, a tablespace, a comment or a use of their own: {}",
+            *parts));
+    }
     if (why.empty()) {
       const auto words = words_of(text_of(row[4]), text_of(row[5]), row[6]);
       if (!words)

@@ -9,6 +9,7 @@
 
 #include "column_default.hpp"
 #include "crossfade/core/error.hpp"
+#include "crossfade/shadow/key_sql.hpp"
 #include "reading.hpp"
 
 namespace crossfade {
@@ -74,7 +75,36 @@ DependentKind kind_from(const std::string& text) {
               "Use the version of crossfade that wrote it.");
 }
 
+// What of a partitioned table cannot be carried yet, in words; empty for the rest.
+std::string not_of_partitioned(const Reference& reference) {
+  switch (reference.kind) {
+    case ReferenceKind::statistics:
+    case ReferenceKind::trigger:
+    case ReferenceKind::sequence:
+    case ReferenceKind::publication:
+      return "the table is partitioned";
+    case ReferenceKind::own_default:
+    case ReferenceKind::not_null:
+    case ReferenceKind::index:
+    case ReferenceKind::constraint:  // told there
+    case ReferenceKind::view:
+    case ReferenceKind::materialised_view:
+    case ReferenceKind::rule:
+    case ReferenceKind::policy:
+    case ReferenceKind::function:
+    case ReferenceKind::generated_column:
+    case ReferenceKind::own_generation:
+    case ReferenceKind::partition_key:
+    case ReferenceKind::unknown:
+      break;
+  }
+  return {};
+}
+
 void take_one(Reading& reading, const Reference& reference) {
+  if (reading.table.kind == "p") {
+    if (const auto why = not_of_partitioned(reference); !why.empty()) return reading.refuse(reference, why);
+  }
   switch (reference.kind) {
     case ReferenceKind::own_default:
     case ReferenceKind::not_null:
@@ -239,6 +269,7 @@ Ledger take_inventory(SqlSession& session, const TableFacts& table, const Column
   const auto references = read_references(session, table.oid, facts->attnum, own_suffix(column));
   for (const auto& reference : references) take_one(reading, reference);
   take_views(reading, references);
+  if (table.kind == "p") take_partitions(reading);
   refuse_settings(reading);
   take_settings(reading);
   take_column_grants(reading);
@@ -269,9 +300,9 @@ std::string violation_sql(SqlSession& session, const Migration& m, const Qualifi
   std::string key;
   for (const auto& column : m.binding.key.columns)
     key += (key.empty() ? "" : ", ") + quote_identifier(column.name);
-  return fmt::format("SELECT ROW({})::text FROM (SELECT {}{} AS {} FROM ONLY {}) {} WHERE NOT ({}) LIMIT 1",
-                     key, columns, quote_identifier(physical), quote_identifier(m.binding.column.name),
-                     table.sql(), quote_identifier(table.name), check.holds);
+  return fmt::format("SELECT ROW({})::text FROM (SELECT {}{} AS {} FROM {}) {} WHERE NOT ({}) LIMIT 1", key,
+                     columns, quote_identifier(physical), quote_identifier(m.binding.column.name),
+                     rows_sql(m.binding.key, table), quote_identifier(table.name), check.holds);
 }
 
 std::vector<Finding> ledger_changes(const Ledger& stored, const Ledger& found) {

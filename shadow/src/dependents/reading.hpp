@@ -91,6 +91,11 @@ void take_publication(Reading& reading, const Reference& reference);
 // These read for themselves what the column has.
 void take_settings(Reading& reading);
 void take_column_grants(Reading& reading);
+// Of a partitioned table: refuses what a partition has of its own.
+void take_partitions(Reading& reading);
+// The parts of a partitioned index that differ from it in options, tablespace, comment or use; nullopt for
+// none.
+std::optional<std::string> own_index_parts(SqlSession& session, std::uint32_t index);
 // The views on the column and those on them, in the order in which they can be made again.
 void take_views(Reading& reading, const std::vector<Reference>& references);
 

@@ -45,6 +45,11 @@ struct Reference {
 std::vector<Reference> read_references(SqlSession& session, Oid table, int attnum,
                                        const std::string& own_suffix);
 
+// What refers to the column of that name on a partition, at any depth, and is not there because the table has
+// it; in the order of the partitions.
+std::vector<Reference> partition_references(SqlSession& session, Oid table, const std::string& column,
+                                            const std::string& own_suffix);
+
 // "_" and the id's digits, which end the name of every object of the migration.
 std::string own_suffix(const ColumnBinding& column);
 

@@ -68,6 +68,17 @@ const std::vector<DependentRule>& dependent_rules() {
        "switched", "ACCESS EXCLUSIVE on the sequence", "dependent_not_carried"},
       {"generated column, partition key", "refused",
        "its expression cannot be changed without rewriting the table", "", "", "dependent_not_carried"},
+      {"index of a partitioned table", "carried",
+       "a twin is made ON ONLY the table, its parts are built CONCURRENTLY and attached; at the switch they "
+       "trade names; refused when a part has options, a tablespace or a comment of its own, or when the "
+       "switch would have to drop it because it could refuse what the new column takes",
+       "dual_write", "ACCESS EXCLUSIVE on each part", "dependent_not_carried"},
+      {"of a partitioned table: UNIQUE, PRIMARY KEY, foreign key, sequence, extended statistics, trigger "
+       "with the "
+       "column, publication",
+       "refused", "not yet", "", "", "dependent_not_carried"},
+      {"what a partition has of its own on the column", "refused",
+       "the table's statements would leave it on the other side", "", "", "dependent_not_carried"},
       {"view, and the views on it", "carried",
        "dropped and made again by the same words, with owner, options, privileges, comments, defaults, rules "
        "and "

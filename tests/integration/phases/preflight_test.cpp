@@ -106,7 +106,24 @@ TEST_P(PreflightTableTest, IsRefused) {
 const std::vector<TableCase> kTables{
     {"View", "CREATE VIEW t AS SELECT 1 AS id, 2 AS b", "relation_kind"},
     {"MaterialisedView", "CREATE MATERIALIZED VIEW t AS SELECT 1 AS id, 2 AS b", "relation_kind"},
-    {"Partitioned", "CREATE TABLE t (id int PRIMARY KEY, b int) PARTITION BY HASH (id)", "not_supported_yet"},
+    {"PartitionedWithoutAKeyOfTheWhole",
+     "CREATE TABLE t (id int, b int) PARTITION BY RANGE (id);"
+     "CREATE TABLE t_0 PARTITION OF t (PRIMARY KEY (id)) FOR VALUES FROM (0) TO (9)",
+     "no_usable_key"},
+    {"UnloggedPartition",
+     "CREATE TABLE t (id int PRIMARY KEY, b int) PARTITION BY RANGE (id);"
+     "CREATE UNLOGGED TABLE t_0 PARTITION OF t FOR VALUES FROM (0) TO (9)",
+     "unlogged_table", "public.t_0"},
+    {"RuleOfAPartition",
+     "CREATE TABLE t (id int PRIMARY KEY, b int) PARTITION BY RANGE (id);"
+     "CREATE TABLE t_0 PARTITION OF t FOR VALUES FROM (0) TO (9);"
+     "CREATE RULE r AS ON UPDATE TO t_0 DO INSTEAD NOTHING",
+     "update_rule", "public.t_0"},
+    {"LaterTriggerOfAPartition",
+     "CREATE TABLE t (id int PRIMARY KEY, b int) PARTITION BY RANGE (id);"
+     "CREATE TABLE t_0 PARTITION OF t FOR VALUES FROM (0) TO (9);" +
+         kFunction + "CREATE TRIGGER \"~~~~\" BEFORE INSERT ON t_0 FOR EACH ROW EXECUTE FUNCTION f()",
+     "trigger_sorts_later", "\"~~~~\""},
     {"Partition",
      "CREATE TABLE p (id int PRIMARY KEY, b int) PARTITION BY RANGE (id);"
      "CREATE TABLE t PARTITION OF p FOR VALUES FROM (0) TO (9)",

@@ -7,6 +7,7 @@
 #include "crossfade/shadow/pace_governor.hpp"
 #include "support/database_test.hpp"
 #include "support/migration_fixture.hpp"
+#include "support/redis_server.hpp"
 
 namespace crossfade {
 namespace {
@@ -117,6 +118,25 @@ TEST_F(PaceOrderTest, ThePaceIsHeldWhenTheControllersSessionIsLostAndGoesOnWithA
   wait_until_true("SELECT count(*) > 0 FROM " + sessions + " AND pid <> $1::integer", {pid});
   tune("min_free_disk", "4MB");
   test::wait_until([&] { return read().state == PaceState::paused; }, "the new session's word");
+}
+
+TEST_F(PaceOrderTest, AChangeIsAnnouncedOverRedis) {
+  test::RedisServer redis;
+  CursorCache cache(redis.url());
+  auto with_redis = setup();
+  with_redis.cache = &cache;
+  ControlListener listener(redis.url(), with_redis.migration.row.id);
+  PaceGovernor governor(with_redis);
+  bool held = false;
+  // Again and again: what is said before the listener has subscribed is said to nobody.
+  test::wait_until(
+      [&] {
+        tune("min_free_disk", (held = !held) ? "4MB" : "off");
+        const auto wanted = held ? PaceState::paused : PaceState::throttled;
+        test::wait_until([&] { return governor.order().state == wanted; }, "the change");
+        return listener.wait(std::chrono::milliseconds(500));
+      },
+      "the announcement");
 }
 
 TEST_F(PaceOrderTest, EveryStatementOfTheControllerIsReadInARealTable) {

@@ -60,6 +60,7 @@ struct KeyFacts {
   std::string index_name;
   bool primary = false;
   std::vector<KeyColumn> columns;
+  bool partitioned = false;  // of a partitioned table: the order is one over the rows of all its leaves
 };
 
 // A type as it is resolved by PostgreSQL from its text. Throws spec_bad_value naming the text.
@@ -80,6 +81,21 @@ std::optional<TableFacts> read_table(SqlSession& session, Oid oid);
 std::optional<KeyFacts> choose_key(SqlSession& session, Oid table, const std::vector<int>& excluded);
 
 TypeFacts resolve_type(SqlSession& session, const std::string& text);
+
+// A partition at any depth below a partitioned table. Leaves have rows, the others have partitions.
+struct PartitionFacts {
+  Oid oid, parent;
+  QualifiedName name;
+  bool leaf = false;
+};
+// A parenthesised query of them: relid, parentid, level (from 1), leaf. `table` is an SQL expression. From
+// the catalog alone: pg_partition_tree() would wait for whoever holds a partition. One whose detachment is
+// pending does not count.
+std::string partition_tree_sql(const std::string& table);
+// In the order of their oids; none for an ordinary table.
+std::vector<PartitionFacts> read_partitions(SqlSession& session, Oid table);
+// The table and its partitions at any depth, by oid.
+std::vector<Oid> tree_of(SqlSession& session, Oid table);
 
 // The current name of a relation; nullopt when it is gone.
 std::optional<QualifiedName> relation_name(SqlSession& session, Oid oid);

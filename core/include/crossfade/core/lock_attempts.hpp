@@ -78,6 +78,14 @@ Error lock_attempts_exhausted(const std::string& table, int attempts, std::chron
 
 // How attempt number `attempt` (from 1) waits: zero means NOWAIT.
 std::chrono::milliseconds lock_wait(int attempt, std::chrono::milliseconds budget);
+// While one relation is held and another waited for, an application's transaction that holds the other and
+// wants the first is in a cycle with us. An attempt that ends within a quarter of deadlock_timeout is gone
+// before anybody who began to wait since looks for a deadlock; and while somebody has waited for half of it
+// already, an attempt waits for nothing (zero).
+std::chrono::milliseconds wait_with_locks(SqlSession& session, std::chrono::milliseconds wait);
+// The same question once more where the client cannot stall any more: in the message that locks. A miss
+// (55P03) when somebody waits for long.
+std::string calm_or_miss_sql();
 // Pause before the next attempt, jittered.
 std::chrono::milliseconds pause_after(int attempt);
 

@@ -9,6 +9,9 @@
 
 namespace crossfade {
 
+// What stands after FROM or UPDATE to reach every row of the table. A partitioned table has none of its own;
+// of any other one no child is meant.
+std::string rows_sql(const KeyFacts& key, const QualifiedName& table);
 // t."a" COLLATE …, t."b" DESC: for ORDER BY.
 std::string key_order_sql(const KeyFacts& key, std::string_view alias);
 // The same, from the other end.

@@ -73,7 +73,8 @@ void validate_constraint(SqlSession& session, const Migration& migration, const 
 
 // Phase switched: something of BuildSet::owed is there, valid or not. From then on a write whose old value it
 // refuses fails.
-bool owed_indexes_begun(SqlSession& session, const Migration& switched, const Ledger& ledger);
+bool owed_indexes_begun(SqlSession& session, const Migration& switched, const QualifiedName& table,
+                        const Ledger& ledger);
 // All of them are valid, as a condition without parameters for the block under the lock; empty when there are
 // none.
 std::string owed_indexes_proof_sql(const Migration& switched, const QualifiedName& table,

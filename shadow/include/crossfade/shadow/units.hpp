@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "crossfade/core/sql_session.hpp"
 #include "crossfade/shadow/binding.hpp"
@@ -18,6 +19,19 @@ namespace crossfade {
 // (the greatest key at capture, or now for a replay). Without `high` (an empty table) the pass is born ended.
 PassRow open_sweep_pass(SqlSession& session, const Migration& migration, const QualifiedName& table,
                         std::string_view kind, const std::optional<Key>& high);
+
+// Partitions that came after the capture, until compare: what is to be swept of them is read before the
+// transaction in which it is stored. They go to the backfill while it runs, from which the units of
+// partitions that went, or were attached anew, are taken off; after it to a catch_up, which is running then.
+struct PlannedUnit {
+  Oid relation;
+  std::optional<Key> low;
+  Key high;
+};
+std::vector<PlannedUnit> plan_arrived(SqlSession& session, const Migration& migration,
+                                      const std::vector<Oid>& arrived);
+void store_arrived(SqlSession& session, const Migration& migration, const std::vector<Oid>& arrived,
+                   const std::vector<PlannedUnit>& units);
 
 struct UnitTotals {
   std::int64_t total = 0, done = 0, rows_read = 0, rows_written = 0, chunks = 0, leftovers = 0;
