@@ -47,7 +47,7 @@ constexpr auto kPlainNames = std::to_array<std::string_view>({
     "dry_run.flushed", "lease.acquired",   "redrive.opened",  "redrive.opening", "repair.after",
     "replay.ended",    "settle.after",     "settle.before",   "split.after",     "split.before",
     "start.before",    "start.registered", "sweep.slice",     "twin.built",      "twin.intent",
-    "units.planned",
+    "units.planned",   "window.opened",
 });
 
 std::vector<std::string> registered_names() {

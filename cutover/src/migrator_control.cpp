@@ -134,10 +134,6 @@ void Migrator::tune(const MigrationRef& ref,
   const auto m = migration_of(row);
   Tuning tuning = store.tuning(row.id, m.spec.tuning);
   for (const auto& [key, value] : settings) set_tuning(tuning, key, value);
-  if (tuning.order == SweepOrder::physical || tuning.interleave > 1) {
-    throw Error(ErrorCode::not_supported_yet, "physical order and interleaving are not supported yet",
-                "leave order and interleave at their defaults");
-  }
   require_readable(session, tuning);
   auto detail = nlohmann::json::object();
   Transaction transaction(session);

@@ -11,6 +11,7 @@
 #include "migrator_impl.hpp"
 #include "status_pace.hpp"
 #include "status_signs.hpp"
+#include "status_sweep.hpp"
 
 namespace crossfade {
 
@@ -68,6 +69,7 @@ void add_work(SqlSession& session, const MigrationRow& row, StatusReport& report
     report.units = {totals.total, totals.done};
     report.rows.done = totals.rows_read;
     report.rows.written = totals.rows_written + (backfill ? int_of(pass[0][4]) : 0);
+    report.sweep = sweep_of(session, backfill ? backfill->id : id, totals);
   } else {
     const auto read =
         session
@@ -482,6 +484,12 @@ std::string to_json(const StatusReport& r) {
   j["set_aside"] = r.set_aside;
   j["workers"] = workers;
   j["processes"] = processes;
+  j["sweep"] = r.sweep ? nlohmann::ordered_json{{"order", r.sweep->order},
+                                                {"order_reason", r.sweep->order_reason},
+                                                {"interleave", r.sweep->interleave},
+                                                {"interleave_reason", r.sweep->interleave_reason},
+                                                {"hot_ratio", nullable(r.sweep->hot_ratio)}}
+                       : nlohmann::ordered_json();
   return j.dump();
 }
 

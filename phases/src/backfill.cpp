@@ -38,6 +38,9 @@ StepResult sweep_slice(PhaseEnv& env, const Migration& m, const PassRow& pass,
                                         : fmt::format("units {}/{}", totals.done, totals.total)) +
                    (waiting.empty() ? "" : " waiting: " + waiting) + (pace.empty() ? "" : " " + pace));
   if (state == SweepState::held) return {StepResult::Kind::held, {}, {}};
+  // The units' blocks are of a storage that is gone. Nothing is written any more; the watch over the
+  // fingerprint says what happened.
+  if (state == SweepState::rewritten) return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
   if (state != SweepState::at_bounds) return {StepResult::Kind::again, {}, {}};
   return {StepResult::Kind::settled, {}, {}};
 }
@@ -48,7 +51,8 @@ StepResult BackfillHandler::step(PhaseEnv& env, const Migration& m, std::chrono:
   const StepResult not_over{StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
   auto backfill = newest_pass(env.session, m.row.id, "backfill");
   if (!backfill || backfill->state != "ended") {
-    backfill = open_sweep_pass(env.session, m, table, "backfill", m.row.capture_high);
+    const auto order = StateStore(env.session).tuning(m.row.id, m.spec.tuning).order;
+    backfill = open_sweep_pass(env.session, m, table, "backfill", m.row.capture_high, order);
     // Ended: an empty table.
     if (backfill->state != "ended") {
       const auto swept = sweep_slice(env, m, *backfill, slice, sweep_, pace_);

@@ -49,17 +49,22 @@ std::vector<Statement> sweep_statements(const Migration& m, const QualifiedName&
   const auto writing = "ROW EXCLUSIVE on " + table.display() + " and locks of the rows that it writes";
   const bool may_fail = !m.binding.column.forward.try_function.empty();
   const std::string leaf = m.binding.key.partitioned ? ", said of each leaf by its own name" : "";
+  const auto chunk = [&](ChunkWay way, ChunkForm::Share share = ChunkForm::Share::all) {
+    return chunk_sql(m, table, {way, RangeBy::key, ChunkForm::Low::bound, share});
+  };
   std::vector<Statement> list{
       {"where the next chunk ends" + leaf, nth_key_sql(table, m.binding.key, bounded()), reading(table)},
-      {"a chunk" + leaf, chunk_sql(m, table, ChunkWay::plain, false), writing, Blocks::rows, true},
-      {"a chunk around rows that others hold" + leaf, chunk_sql(m, table, ChunkWay::careful, false), writing,
-       Blocks::rows, false}};
+      {"a chunk" + leaf, chunk(ChunkWay::plain), writing, Blocks::rows, true},
+      {"a chunk of one share of the rows" + leaf, chunk(ChunkWay::plain, ChunkForm::Share::one), writing,
+       Blocks::rows, true},
+      {"a chunk around rows that others hold" + leaf, chunk(ChunkWay::careful), writing, Blocks::rows,
+       false}};
   if (may_fail) {
-    list.push_back({"a chunk with rows whose expression fails" + leaf,
-                    chunk_sql(m, table, ChunkWay::tolerant, false), writing, Blocks::rows, true});
+    list.push_back({"a chunk with rows whose expression fails" + leaf, chunk(ChunkWay::tolerant), writing,
+                    Blocks::rows, true});
   }
-  list.push_back({"a row that still differs after its chunk" + leaf, differing_key_sql(m, table, false),
-                  reading(table)});
+  list.push_back(
+      {"a row that still differs after its chunk" + leaf, differing_keys_sql(m, table, {}), reading(table)});
   list.push_back(
       {"a row that was set aside", write_row_sql(m, table, RowOf::leftover), writing, Blocks::rows, true});
   if (may_fail) {

@@ -75,7 +75,7 @@ SweepState Sweep::run(const Tuning& tuning, std::chrono::milliseconds slice, con
   if (failure) std::rethrow_exception(failure);
   bool all_at_bounds = true;
   for (const auto state : states) {
-    if (state == SweepState::held) return SweepState::held;
+    if (state == SweepState::held || state == SweepState::rewritten) return state;
     all_at_bounds = all_at_bounds && state == SweepState::at_bounds;
   }
   if (stop) return SweepState::stopped;

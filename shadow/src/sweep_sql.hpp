@@ -3,32 +3,66 @@
 
 #include <string>
 
+#include "crossfade/core/sql_session.hpp"
 #include "crossfade/shadow/binding.hpp"
+#include "sweep_position.hpp"
 
 namespace crossfade {
 
-// Parameters of a chunk statement, in order.
-//   $1 migration id  $2 token  $3 phase  $4 mark  $5 pass  $6 unit  $7 unit's lease token
-//   $8 previous watermark (text[] or NULL)  $9 low of the chunk (text[] or NULL)
-//   $10 high of the chunk (text[])
-//   $11 'true' when the chunk reaches the unit's bound
-// Result: fence held (t/f), unit held (t/f), rows seen, rows that needed writing, rows written, rows parked,
-// rejects, units advanced, calm (t/f; not calm: nothing was done, go the careful way).
 enum class ChunkWay {
   plain,     // one UPDATE of the range
   careful,   // writes what nobody has locked, parks the rest as leftovers; never waits for a row
   tolerant,  // evaluates through the try function; rows whose expression fails become rejects
 };
 
-std::string chunk_sql(const Migration& migration, const QualifiedName& table, ChunkWay way, bool low_is_open);
+// What a text depends on, beside the migration.
+struct ChunkForm {
+  enum class Low { open, bound };
+  // one: only the rows of the visit's share, see sweep_sql.cpp.
+  enum class Share { all, one };
+  ChunkWay way = ChunkWay::plain;
+  RangeBy by = RangeBy::key;
+  Low low = Low::bound;
+  Share share = Share::all;
+};
 
-// One row by key, whatever its unit, parked or rejected. $1 … $4 as above, $5 key (text[]); a leftover also
-// $6 pass and $7 unit, and is taken off the list in the same statement.
+// Result: fence held (t/f), unit held (t/f), rows seen, rows that needed writing, rows written, rows parked,
+// rejects, units advanced, calm (t/f; not calm: nothing was done, go the careful way), rows whose new version
+// stayed on its page, rewritten (t/f; the bounds are blocks of a storage that is gone: nothing was done).
+std::string chunk_sql(const Migration& migration, const QualifiedName& table, const ChunkForm& form);
+
+// Who sweeps what.
+struct ChunkOf {
+  MigrationId migration;
+  Token token;
+  Phase phase;
+  Token mark;
+  std::int64_t pass = 0;
+  int unit = 0;
+  std::string lease;  // of the unit
+};
+// The chunk's range and how it moves the unit. `done`: the unit is at its bound afterwards.
+struct ChunkStep {
+  SweepPosition before, after;
+  std::optional<Key> low;
+  Key high;
+  bool done = false;
+};
+// The parameters of a chunk statement, whose form follows from the step.
+SqlParams chunk_params(const ChunkOf& of, const ChunkStep& step);
+
+// Opens or gives up the window of a unit that is still where `before` says. A row comes back if it was.
+std::string set_window_sql();
+SqlParams set_window_params(const ChunkOf& of, const SweepPosition& before, const SweepPosition& after);
+
+// One row by key, whatever its unit, parked or rejected. $1 migration id, $2 token, $3 phase, $4 mark, $5 key
+// (text[]); a leftover also $6 pass and $7 unit, and is taken off the list in the same statement.
 // Result: fence held, rows that exist, rows written. Waits at most lock_timeout while it holds nothing.
 enum class RowOf { table, leftover };
 std::string write_row_sql(const Migration& migration, const QualifiedName& table, RowOf row = RowOf::table);
 
-// The key of one row of ($1, $2] that still differs, read in its own snapshot.
-std::string differing_key_sql(const Migration& migration, const QualifiedName& table, bool low_is_open);
+// Keys of the rows of the range that still differ, at most $3, read in their own snapshot. $1 low, $2 high,
+// and with a share $4 visits, $5 share.
+std::string differing_keys_sql(const Migration& migration, const QualifiedName& table, const ChunkForm& form);
 
 }  // namespace crossfade

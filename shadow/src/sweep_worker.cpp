@@ -33,6 +33,11 @@ bool is_of_connection(const Error& error) {
 
 SqlValue nullable(const std::optional<Key>& key) { return key ? SqlValue(array_literal(*key)) : SqlValue(); }
 
+// Of a chunk whose bounds are blocks.
+std::int64_t blocks_of(const ChunkStep& step) {
+  return block_of(step.high) - (step.low ? block_of(*step.low) : 0);
+}
+
 }  // namespace
 
 SweepWorker::SweepWorker(Sweep& sweep, int number) : sweep_(sweep), number_(number) {}
@@ -56,15 +61,29 @@ bool SweepWorker::claim() {
       claim_unit_sql(), {std::to_string(sweep_.pass_.id), sweep_.migration_.row.id.text, sweep_.token_.text});
   if (claimed.empty()) return false;
   const auto& row = claimed[0];
+  const auto key = [](const SqlValue& value) {
+    return value ? std::optional<Key>(parse_key(*value)) : std::nullopt;
+  };
+  const auto place = [](const SqlValue& value) { return value ? static_cast<int>(int_of(value)) : 0; };
   Unit unit;
   unit.number = static_cast<int>(int_of(row[0]));
-  if (row[1]) unit.low = parse_key(*row[1]);
+  unit.low = key(row[1]);
   unit.high = parse_key(text_of(row[2]));
-  if (row[3]) unit.watermark = parse_key(*row[3]);
   unit.lease = text_of(row[4]);
+  unit.at.watermark = key(row[3]);
   unit.relation.value = static_cast<std::uint32_t>(int_of(row[5]));
+  if (row[6]) {
+    for (const auto& bound : parse_array(*row[6])) unit.at.window.push_back(parse_key(text_of(bound)));
+  }
+  unit.at.visits = place(row[7]);
+  unit.at.visit = place(row[8]);
+  unit.at.piece = place(row[9]);
+  unit.at.within = key(row[10]);
+  unit.by = text_of(row[11]) == "block" ? RangeBy::block : RangeBy::key;
   unit.since = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   unit_ = std::move(unit);
+  // Whoever opened its window may have had larger chunks.
+  split_pieces_ = unit_->at.in_window();
   return true;
 }
 
@@ -80,32 +99,28 @@ void SweepWorker::ask_for_part() {
   }
 }
 
-// Between two chunks of ours.
+// Between two chunks of ours. The window stays whole: what is given away lies behind it.
 void SweepWorker::give_part_away() {
+  const auto opened = unit_->at.in_window() ? unit_->at.window.back() : unit_->at.low(unit_->low);
+  if (unit_->by == RangeBy::block || opened == unit_->high) return;
   try {
-    const auto bound = split_when_asked(*session_, sweep_.migration_, table(), sweep_.token_, sweep_.pass_,
-                                        {unit_->number, unit_->relation, unit_->lease, unit_->watermark,
-                                         unit_->watermark ? unit_->watermark : unit_->low, unit_->high});
+    const auto bound = split_when_asked(
+        *session_, sweep_.migration_, table(), sweep_.token_, sweep_.pass_,
+        {unit_->number, unit_->relation, unit_->lease, unit_->at.watermark, opened, unit_->high});
     if (bound) unit_->high = *bound;
   } catch (const Error& error) {
     if (!error.is_transient()) throw;
   }
 }
 
-SqlParams SweepWorker::chunk_params(const Key& upper, bool reaches_bound) const {
+ChunkOf SweepWorker::whose() const {
   const auto& row = sweep_.migration_.row;
-  const auto& low = unit_->watermark ? unit_->watermark : unit_->low;
-  return {row.id.text,
-          sweep_.token_.text,
-          std::string(to_text(row.phase)),
-          row.mark.text,
-          std::to_string(sweep_.pass_.id),
-          std::to_string(unit_->number),
-          unit_->lease,
-          nullable(unit_->watermark),
-          nullable(low),
-          array_literal(upper),
-          std::string(reaches_bound ? "true" : "false")};
+  return {row.id, sweep_.token_, row.phase, row.mark, sweep_.pass_.id, unit_->number, unit_->lease};
+}
+
+ChunkForm SweepWorker::form_of(ChunkWay way, const ChunkStep& step) const {
+  return {way, unit_->by, step.low ? ChunkForm::Low::bound : ChunkForm::Low::open,
+          step.before.takes_a_share() ? ChunkForm::Share::one : ChunkForm::Share::all};
 }
 
 SweepWorker::Texts& SweepWorker::texts() {
@@ -123,16 +138,15 @@ SweepWorker::Texts& SweepWorker::texts() {
   return texts;
 }
 
-const std::string& SweepWorker::text(ChunkWay way, bool low_is_open) {
-  auto& text = texts().chunks[static_cast<std::size_t>(way) * 2 + (low_is_open ? 1 : 0)];
-  if (text.empty()) text = chunk_sql(sweep_.migration_, table(), way, low_is_open);
+const std::string& SweepWorker::text(const ChunkForm& form) {
+  auto& text = texts().chunks[{form.way, form.by, form.low, form.share}];
+  if (text.empty()) text = chunk_sql(sweep_.migration_, table(), form);
   return text;
 }
 
-SweepWorker::Step SweepWorker::chunk(ChunkWay way, const Key& upper, bool reaches_bound) {
-  const bool low_is_open = !unit_->watermark && !unit_->low;
+SweepWorker::Step SweepWorker::chunk(ChunkWay way, const ChunkStep& step) {
   const auto began = Clock::now();
-  const auto result = session_->exec_prepared(text(way, low_is_open), chunk_params(upper, reaches_bound));
+  const auto result = session_->exec_prepared(text(form_of(way, step)), chunk_params(whose(), step));
   const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began);
   failpoint::hit("chunk.after");
   const auto& row = result.one("chunk");
@@ -141,47 +155,64 @@ SweepWorker::Step SweepWorker::chunk(ChunkWay way, const Key& upper, bool reache
     careful_next_ = true;
     return Step::try_again;
   }
+  if (bool_of(row[10])) return Step::rewritten;
   if (!bool_of(row[1])) return Step::unit_lost;
   const auto seen = int_of(row[2]), needed = int_of(row[3]), written = int_of(row[4]),
              parked = int_of(row[5]);
-  const auto low = unit_->watermark ? unit_->watermark : unit_->low;
-  unit_->watermark = upper;
-  sweep_.rows_seen_ += seen;
-  rows_of_chunk_ = seen;
-  rows_since_beat_ += seen;
+  const bool shared = step.before.takes_a_share(), windowed = step.before.in_window();
+  const auto rows = shared ? seen * step.before.visits : seen;
+  // Each visit pays for its share; the last one reads all rows and writes what is left of them.
+  rows_of_chunk_ = windowed && !shared ? std::max(needed, seen / step.before.visits) : seen;
+  rows_since_beat_ += rows_of_chunk_;
+  if (!shared) sweep_.rows_seen_ += seen;
   sweep_.rows_written_ += written;
   transient_in_a_row_ = reconnects_ = 0;
-  if (way == ChunkWay::plain) size_.succeeded(seen, took, std::min(chunk_target_, life_ / 2));
+  if (way == ChunkWay::plain) size().succeeded(rows, took, std::min(chunk_target_, life_ / 2));
+  windows_.chunk_done(written, int_of(row[9]), windowed);
   careful_next_ = false;
   {
     const std::scoped_lock lock(sweep_.cache_mutex_);
     sweep_.cache_.put_cursor(sweep_.migration_.row.id, std::to_string(sweep_.pass_.id), unit_->number,
-                             {sweep_.token_, array_literal(upper), seen});
+                             {sweep_.token_, array_literal(step.high), seen});
   }
   if (int_of(row[6]) > 0) check_rejects();
-  if (way != ChunkWay::careful && parked == 0) check_suppressed(needed, written, low, upper);
-  if (!reaches_bound) return Step::advanced;
+  if (way != ChunkWay::careful && parked == 0) check_suppressed(needed, written, step);
+  return moved(step);
+}
+
+SweepWorker::Step SweepWorker::moved(const ChunkStep& step) {
+  unit_->at = step.after;
+  if (!step.done) return Step::advanced;
   unit_.reset();
   return Step::unit_done;
 }
 
+SqlResult SweepWorker::write_row(const std::string& key) {
+  const auto& m = sweep_.migration_.row;
+  return session_->exec(write_row_sql(sweep_.migration_, sweep_.table_),
+                        {m.id.text, sweep_.token_.text, std::string(to_text(m.phase)), m.mark.text, key});
+}
+
 // Fewer rows written than needed it: a writer was faster (its trigger wrote them), or a user's trigger
 // swallows ours. Only a row that stays as it was although it is written to alone tells the second.
-void SweepWorker::check_suppressed(std::int64_t needed, std::int64_t written, const std::optional<Key>& low,
-                                   const Key& upper) {
+void SweepWorker::check_suppressed(std::int64_t needed, std::int64_t written, const ChunkStep& step) {
   if (written >= needed) return;
-  const auto differing = session_->exec(differing_key_sql(sweep_.migration_, table(), !low),
-                                        {nullable(low), array_literal(upper)});
-  if (differing.empty()) return;
-  const auto key = text_of(differing[0][0]);
-  const auto& m = sweep_.migration_.row;
-  const auto alone =
-      session_->exec(write_row_sql(sweep_.migration_, sweep_.table_),
-                     {m.id.text, sweep_.token_.text, std::string(to_text(m.phase)), m.mark.text, key});
+  const auto differing = [&] {
+    SqlParams params{nullable(step.low), array_literal(step.high), "1"};
+    if (step.before.takes_a_share()) {
+      params.insert(params.end(),
+                    {std::to_string(step.before.visits), std::to_string(step.before.visit - 1)});
+    }
+    return session_->exec(differing_keys_sql(sweep_.migration_, table(), form_of(ChunkWay::plain, step)),
+                          params);
+  };
+  const auto found = differing();
+  if (found.empty()) return;
+  const auto key = text_of(found[0][0]);
+  const auto alone = write_row(key);
   const auto& row = alone.one("row");
   if (!bool_of(row[0]) || int_of(row[1]) == 0 || int_of(row[2]) > 0) return;
-  const auto still = session_->exec(differing_key_sql(sweep_.migration_, table(), !low),
-                                    {nullable(low), array_literal(upper)});
+  const auto still = differing();
   if (still.empty() || text_of(still[0][0]) != key) return;
   throw Error(ErrorCode::rows_suppressed,
               fmt::format("rows of {} stay unwritten although they differ, for example key {}",
@@ -206,12 +237,13 @@ void SweepWorker::check_rejects() {
 
 SweepWorker::Step SweepWorker::on_transient(const Error& error, bool single_row) {
   ++transient_in_a_row_;
-  size_.failed();
+  size().failed();
+  split_pieces_ = true;
   careful_next_ = true;
   log::write(log::Level::info, "chunk_undone",
              {{"unit", std::to_string(unit_->number)},
               {"sqlstate", error.sqlstate()},
-              {"rows", std::to_string(size_.rows())},
+              {"rows", std::to_string(size().rows())},
               {"in_a_row", std::to_string(transient_in_a_row_)}});
   if (single_row || transient_in_a_row_ > 2) {
     const std::scoped_lock lock(sweep_.waiting_mutex_);
@@ -221,63 +253,103 @@ SweepWorker::Step SweepWorker::on_transient(const Error& error, bool single_row)
   return Step::try_again;
 }
 
-SweepWorker::Step SweepWorker::on_data_error(const Error& error, const Key& upper, bool reaches_bound) {
+SweepWorker::Step SweepWorker::on_data_error(const Error& error, const ChunkStep& step) {
   if (!sweep_.migration_.binding.column.forward.try_function.empty()) {
     try {
-      return chunk(ChunkWay::tolerant, upper, reaches_bound);
+      return chunk(ChunkWay::tolerant, step);
     } catch (const Error& again) {
       if (again.is_transient()) return on_transient(again, false);
       if (!again.is_data_error()) throw;
     }
   }
-  // Not the expression: a trigger of the user's, or a domain. Halve down to the row.
+  // Not the expression: a trigger of the user's, or a domain. Halve down to the row, once and not in every
+  // visit.
+  if (step.before.in_window()) return give_up_window();
+  if (unit_->by == RangeBy::block && blocks_of(step) == 1) return write_singly(step);
   if (size_.rows() > 1) {
     size_.failed();
     return Step::try_again;
   }
-  return reject_one(error, upper, reaches_bound);
+  return reject_one(error, step);
 }
 
 // The row and the watermark past it commit together.
-SweepWorker::Step SweepWorker::reject_one(const Error& error, const Key& upper, bool reaches_bound) {
+SweepWorker::Step SweepWorker::reject_one(const Error& error, const ChunkStep& step) {
   const auto passed = session_->exec_prepared(
       "WITH slot AS (UPDATE crossfade.unit u SET watermark = $4::text[], done = $5::boolean, chunks = "
       "u.chunks + 1,"
       " rows_read = u.rows_read + 1 WHERE u.pass_id = $1::bigint AND u.number = $2::integer"
-      " AND u.lease_token = $3::uuid AND u.watermark IS NOT DISTINCT FROM $6::text[] RETURNING 1)"
+      " AND u.lease_token = $3::uuid AND u.watermark IS NOT DISTINCT FROM $6::text[]"
+      " AND u.window_bounds IS NULL RETURNING 1)"
       " INSERT INTO crossfade.reject (migration_id, key, sqlstate, message)"
       " SELECT $7::uuid, $4::text[], $8, left($9, 500) FROM slot ON CONFLICT (migration_id, key) DO UPDATE"
       " SET sqlstate = excluded.sqlstate, message = excluded.message, state = 'open', at = clock_timestamp(),"
       " closed_at = NULL RETURNING 1",
-      {std::to_string(sweep_.pass_.id), std::to_string(unit_->number), unit_->lease, array_literal(upper),
-       std::string(reaches_bound ? "true" : "false"), nullable(unit_->watermark),
+      {std::to_string(sweep_.pass_.id), std::to_string(unit_->number), unit_->lease, array_literal(step.high),
+       std::string(step.done ? "true" : "false"), nullable(step.before.watermark),
        sweep_.migration_.row.id.text, error.sqlstate(), error.message()});
   if (passed.empty()) return Step::unit_lost;
-  unit_->watermark = upper;
+  const auto next = moved(step);
   check_rejects();
-  if (!reaches_bound) return Step::advanced;
-  unit_.reset();
-  return Step::unit_done;
+  return next;
+}
+
+// A block cannot be halved: its rows are written one per transaction, and those that fail are rejected,
+// before the watermark passes it.
+SweepWorker::Step SweepWorker::write_singly(const ChunkStep& step) {
+  std::int64_t rows = 0, written = 0;
+  try {
+    const auto found =
+        session_->exec(differing_keys_sql(sweep_.migration_, table(), form_of(ChunkWay::tolerant, step)),
+                       {nullable(step.low), array_literal(step.high), SqlValue()});
+    for (const auto& row : found.rows) {
+      const auto key = text_of(row[0]);
+      try {
+        const auto result = write_row(key);
+        if (!bool_of(result.one("row")[0])) return Step::held;
+        written += int_of(result[0][2]);
+      } catch (const Error& error) {
+        if (!error.is_data_error()) throw;
+        record_reject(*session_, sweep_.migration_.row.id, key, error);
+        check_rejects();
+      }
+      ++rows;
+    }
+    const auto passed = session_->exec_prepared(
+        "UPDATE crossfade.unit u SET watermark = $4::text[], done = $5::boolean, chunks = u.chunks + 1,"
+        " rows_read = u.rows_read + $7::bigint, rows_written = u.rows_written + $8::bigint"
+        " WHERE u.pass_id = $1::bigint AND u.number = $2::integer AND u.lease_token = $3::uuid"
+        " AND u.watermark IS NOT DISTINCT FROM $6::text[] AND u.window_bounds IS NULL RETURNING 1",
+        {std::to_string(sweep_.pass_.id), std::to_string(unit_->number), unit_->lease,
+         array_literal(step.high), std::string(step.done ? "true" : "false"), nullable(step.before.watermark),
+         std::to_string(rows), std::to_string(written)});
+    if (passed.empty()) return Step::unit_lost;
+  } catch (const Error& error) {
+    if (error.is_transient()) return on_transient(error, true);
+    throw;
+  }
+  sweep_.rows_seen_ += rows;
+  sweep_.rows_written_ += written;
+  return moved(step);
 }
 
 SweepWorker::Step SweepWorker::step() {
-  size_.cap(sweep_.pace_.chunk_cap());
-  const auto rows = size_.rows();
-  KeyRange range{unit_->watermark ? unit_->watermark : unit_->low, unit_->high};
   failpoint::hit("chunk.before");
-  Key upper = unit_->high;
-  bool reaches_bound = true;
+  std::optional<ChunkStep> next;
   try {
-    if (const auto nth = nth_key(*session_, table(), sweep_.migration_.binding.key, range, rows)) {
-      reaches_bound = *nth == unit_->high;
-      upper = *nth;
+    if (!unit_->at.in_window()) {
+      if (const auto opened = open_window()) return *opened;
     }
+    const auto cap = sweep_.pace_.chunk_cap();
+    size().cap(cap * std::max(unit_->at.visits, 1));
+    next = next_chunk();
     failpoint::hit("chunk.bounded");
-    return chunk(careful_next_ ? ChunkWay::careful : ChunkWay::plain, upper, reaches_bound);
+    return chunk(careful_next_ ? ChunkWay::careful : ChunkWay::plain, *next);
   } catch (const Error& error) {
-    if (error.is_transient()) return on_transient(error, rows == 1);
-    if (!error.is_data_error()) throw;
-    return on_data_error(error, upper, reaches_bound);
+    if (!next) visit_size_.failed();
+    if (error.is_transient()) return on_transient(error, size().rows() == 1);
+    if (!error.is_data_error() || !next) throw;
+    return on_data_error(error, *next);
   }
 }
 
@@ -365,6 +437,7 @@ SweepState SweepWorker::run(const Tuning& tuning, Clock::time_point deadline, co
   stop_ = &stop;
   halt_ = &halt;
   max_rejects_ = tuning.max_rejects;
+  interleave_ = tuning.interleave;
   chunk_target_ = tuning.chunk_target;
   bool looked_for_others = false;
   while (!stop && !halt && Clock::now() < deadline) {
@@ -395,6 +468,7 @@ SweepState SweepWorker::run(const Tuning& tuning, Clock::time_point deadline, co
       rows_of_chunk_ = 0;
       const auto step = this->step();
       if (step == Step::held) return SweepState::held;
+      if (step == Step::rewritten) return SweepState::rewritten;
       if (step == Step::unit_lost) unit_.reset();
       if (step == Step::try_again) {
         wait(milliseconds(std::min(10 * transient_in_a_row_ * (number_ + 1), 200)), deadline);

@@ -6,10 +6,13 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "chunk_size.hpp"
 #include "crossfade/shadow/sweep.hpp"
 #include "sweep_sql.hpp"
+#include "window_planner.hpp"
 
 namespace crossfade {
 
@@ -25,47 +28,65 @@ class SweepWorker {
  private:
   struct Unit {
     int number = 0;
-    std::optional<Key> low, watermark;
+    RangeBy by = RangeBy::key;
+    std::optional<Key> low;
     Key high;
+    SweepPosition at;
     std::string lease, since;
     Oid relation;  // whose rows it sweeps
   };
   // The statements of one relation, made when first needed.
+  using Form = std::tuple<ChunkWay, RangeBy, ChunkForm::Low, ChunkForm::Share>;
   struct Texts {
     QualifiedName table;
-    std::string chunks[6];
+    std::map<Form, std::string> chunks;
   };
-  enum class Step { advanced, unit_done, unit_lost, held, nothing_left, try_again };
+  enum class Step { advanced, unit_done, unit_lost, held, rewritten, nothing_left, try_again };
 
   void open_session();
   bool claim();
   void ask_for_part();
   void give_part_away();
   Step step();
-  Step chunk(ChunkWay way, const Key& upper, bool reaches_bound);
+  // Opens a window where that helps; nullopt: the next chunk is swept without one.
+  std::optional<Step> open_window();
+  std::vector<Key> piece_bounds(std::int64_t rows);
+  std::optional<Key> bound_after(const std::optional<Key>& low, const Key& high, std::int64_t rows);
+  Step give_up_window();
+  ChunkStep next_chunk();
+  Step chunk(ChunkWay way, const ChunkStep& step);
+  Step moved(const ChunkStep& step);
   Step on_transient(const Error& error, bool single_row);
-  Step on_data_error(const Error& error, const Key& upper, bool reaches_bound);
-  Step reject_one(const Error& error, const Key& upper, bool reaches_bound);
+  Step on_data_error(const Error& error, const ChunkStep& step);
+  Step reject_one(const Error& error, const ChunkStep& step);
+  Step write_singly(const ChunkStep& step);
   Step drain_leftovers();
   void check_rejects();
-  void check_suppressed(std::int64_t needed, std::int64_t written, const std::optional<Key>& low,
-                        const Key& upper);
-  SqlParams chunk_params(const Key& upper, bool reaches_bound) const;
   bool leaf_has_gone(const Error& error);
+  void check_suppressed(std::int64_t needed, std::int64_t written, const ChunkStep& step);
+  SqlResult write_row(const std::string& key);
+  ChunkOf whose() const;
+  ChunkForm form_of(ChunkWay way, const ChunkStep& step) const;
+  ChunkSize& size() { return unit_->at.in_window() ? visit_size_ : size_; }
   void beat();
   void wait(std::chrono::milliseconds time, std::chrono::steady_clock::time_point deadline);
   Texts& texts();
   const QualifiedName& table() { return texts().table; }
-  const std::string& text(ChunkWay way, bool low_is_open);
+  const std::string& text(const ChunkForm& form);
 
   Sweep& sweep_;
   int number_;
   std::optional<SqlSession> session_;
   std::optional<Unit> unit_;
-  ChunkSize size_;
+  // Rows of the range of the next chunk: without a window, and in one.
+  ChunkSize size_, visit_size_;
+  WindowPlanner windows_;
+  // The pieces of the open window have become too large for one chunk.
+  bool split_pieces_ = false;
   std::chrono::milliseconds life_{250};
   std::chrono::milliseconds chunk_target_{100};
   std::int64_t max_rejects_ = 0;
+  int interleave_ = 0;  // as tuned; 0: auto
   std::int64_t rows_of_chunk_ = 0;
   bool careful_next_ = false;
   int transient_in_a_row_ = 0;

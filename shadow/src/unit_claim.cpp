@@ -28,7 +28,9 @@ std::string claim_unit_sql() {
          "pg_backend_pid()),"
          " lease_until = clock_timestamp() + interval '15 s' FROM free f"
          " WHERE u.pass_id = f.pass_id AND u.number = f.number"
-         " RETURNING u.number, u.low, u.high, u.watermark, u.lease_token, u.relation";
+         " RETURNING u.number, u.low, u.high, u.watermark, u.lease_token, u.relation, u.window_bounds, "
+         "u.visits,"
+         " u.visit, u.piece, u.within, u.range_by";
 }
 
 // Only a column that nothing but the holder's next look reads is written, so whoever asks, and however late,
@@ -37,7 +39,8 @@ std::string claim_unit_sql() {
 // left of one, only its holder can find out.
 std::string ask_for_split_sql() {
   return "UPDATE crossfade.unit u SET split = 'wanted' FROM (SELECT o.pass_id, o.number FROM crossfade.unit o"
-         " WHERE o.pass_id = $1::bigint AND NOT o.done AND o.split IS NULL AND o.lease_runner = $3::uuid"
+         " WHERE o.pass_id = $1::bigint AND NOT o.done AND o.split IS NULL AND o.range_by = 'key' AND "
+         "o.lease_runner = $3::uuid"
          " AND o.lease_until > clock_timestamp()"
          " AND NOT EXISTS (SELECT FROM crossfade.unit w WHERE w.pass_id = $1::bigint AND w.split = 'wanted'"
          "  AND NOT w.done)"

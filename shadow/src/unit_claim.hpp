@@ -6,7 +6,8 @@
 namespace crossfade {
 
 // Claims one unit for a runner: $1 pass, $2 migration id, $3 token of the runner. Result: number, low, high,
-// watermark, lease token, relation (oid) whose rows it sweeps.
+// watermark, lease token, relation (oid) whose rows it sweeps, window_bounds, visits, visit,
+// piece, within, range_by.
 std::string claim_unit_sql();
 
 // Asks the holder of one unit to give up a part of it: $1 pass, $2 migration id, $3 token of the runner. For

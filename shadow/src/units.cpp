@@ -8,6 +8,7 @@
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/lock_attempts.hpp"
 #include "crossfade/shadow/key_sql.hpp"
+#include "sweep_order.hpp"
 
 namespace crossfade {
 
@@ -20,9 +21,12 @@ constexpr std::int64_t kRowsPerUnit = 5000;
 // Enough sampled keys for even quantiles; a sample reads whole pages, so tiny tables are read whole.
 constexpr double kSampledRows = 6400;
 
+struct TableSize {
+  std::int64_t rows = 0, units = 1;
+};
+
 // Of one relation: the table itself, or a leaf of it.
-std::vector<Key> quantiles(SqlSession& session, const Migration& m, Oid relation, const QualifiedName& table,
-                           const Key& high, std::int64_t most) {
+TableSize size_of(SqlSession& session, Oid relation, std::int64_t most) {
   const auto size = session
                         .exec(
                             "SELECT greatest(c.reltuples, 0)::bigint, pg_relation_size(c.oid) FROM pg_class "
@@ -31,7 +35,12 @@ std::vector<Key> quantiles(SqlSession& session, const Migration& m, Oid relation
                         .one("table");
   // reltuples is 0 or -1 before the first ANALYZE: then guess from the size, at a narrow row.
   const auto rows = std::max(int_of(size[0]), int_of(size[1]) / 100);
-  const auto units = std::clamp<std::int64_t>(rows / kRowsPerUnit, 1, most);
+  return {rows, std::clamp<std::int64_t>(rows / kRowsPerUnit, 1, most)};
+}
+
+std::vector<Key> quantiles(SqlSession& session, const Migration& m, const QualifiedName& table,
+                           const TableSize& size, const Key& high) {
+  const auto [rows, units] = size;
   std::vector<Key> bounds;
   if (units == 1) return bounds;
   const double percent = std::clamp(100.0 * kSampledRows / static_cast<double>(rows), 0.0001, 100.0);
@@ -51,13 +60,27 @@ std::vector<Key> quantiles(SqlSession& session, const Migration& m, Oid relation
 
 void plan_relation(SqlSession& session, const Migration& m, Oid relation, const QualifiedName& name,
                    const Key& high, std::int64_t most, std::vector<PlannedUnit>& units) {
-  auto bounds = quantiles(session, m, relation, name, high, most);
+  auto bounds = quantiles(session, m, name, size_of(session, relation, most), high);
   bounds.push_back(high);
   std::optional<Key> low;
   for (auto& bound : bounds) {
-    units.push_back({relation, low, bound});
+    units.push_back({relation, low, bound, {}});
     low = std::move(bound);
   }
+}
+
+// A table of which every row that is older than the capture lies in the first blocks of one storage.
+std::vector<PlannedUnit> plan_blocks(SqlSession& session, const Migration& m, const SweepPlan& plan) {
+  const auto all = std::max<std::int64_t>(plan.blocks, 1);
+  const auto count = std::min(size_of(session, m.row.table_oid, kMostUnits).units, all);
+  std::vector<PlannedUnit> units;
+  std::optional<Key> low;
+  for (std::int64_t i = 1; i <= count; ++i) {
+    const auto bound = block_bound(all * i / count);
+    units.push_back({m.row.table_oid, low, bound, plan.relfilenode});
+    low = bound;
+  }
+  return units;
 }
 
 // Each leaf up to its greatest key of now. A row that was in it when the capture came and has not been
@@ -82,11 +105,13 @@ std::vector<PartitionFacts> leaves_of(SqlSession& session, const Migration& m) {
 void store_units(SqlSession& session, const std::string& pass, const std::vector<PlannedUnit>& units) {
   for (const auto& unit : units) {
     session.exec(
-        "INSERT INTO crossfade.unit (pass_id, number, relation, low, high) SELECT $1::bigint,"
-        " coalesce(max(u.number), 0) + 1, $2::oid, $3::text[], $4::text[]"
+        "INSERT INTO crossfade.unit (pass_id, number, relation, low, high, range_by, relfilenode)"
+        " SELECT $1::bigint, coalesce(max(u.number), 0) + 1, $2::oid, $3::text[], $4::text[],"
+        " CASE WHEN $5::oid IS NULL THEN 'key' ELSE 'block' END, $5::oid"
         " FROM crossfade.unit u WHERE u.pass_id = $1::bigint",
         {pass, std::to_string(unit.relation.value),
-         unit.low ? SqlValue(array_literal(*unit.low)) : SqlValue(), array_literal(unit.high)});
+         unit.low ? SqlValue(array_literal(*unit.low)) : SqlValue(), array_literal(unit.high),
+         unit.relfilenode.empty() ? SqlValue() : SqlValue(unit.relfilenode)});
   }
 }
 
@@ -98,20 +123,26 @@ PassRow pass_of(SqlSession& session, const Migration& m, std::string_view kind) 
 }  // namespace
 
 PassRow open_sweep_pass(SqlSession& session, const Migration& m, const QualifiedName& table,
-                        std::string_view kind, const std::optional<Key>& high) {
+                        std::string_view kind, const std::optional<Key>& high, SweepOrder order) {
   if (auto pass = newest_pass(session, m.row.id, kind); pass && pass->state == "running") return *pass;
   std::vector<PlannedUnit> units;
+  SweepPlan plan;
+  if (high) plan = choose_order(session, m, table, kind, order);
   if (high && m.binding.key.partitioned)
     units = plan_leaves(session, m, leaves_of(session, m));
+  else if (high && plan.by == RangeBy::block)
+    units = plan_blocks(session, m, plan);
   else if (high)
     plan_relation(session, m, m.row.table_oid, table, *high, kMostUnits, units);
   Transaction transaction(session);
-  const auto id = text_of(
-      session
-          .exec("INSERT INTO crossfade.pass (migration_id, kind, state, ended_at)"
-                " VALUES ($1, $2, $3, CASE WHEN $3 = 'ended' THEN clock_timestamp() END) RETURNING id",
-                {m.row.id.text, std::string(kind), std::string(units.empty() ? "ended" : "running")})
-          .one("pass")[0]);
+  const auto id =
+      text_of(session
+                  .exec("INSERT INTO crossfade.pass (migration_id, kind, state, ended_at, sweep)"
+                        " VALUES ($1, $2, $3, CASE WHEN $3 = 'ended' THEN clock_timestamp() END, $4::jsonb)"
+                        " RETURNING id",
+                        {m.row.id.text, std::string(kind), std::string(units.empty() ? "ended" : "running"),
+                         to_json(plan)})
+                  .one("pass")[0]);
   store_units(session, id, units);
   transaction.commit();
   failpoint::hit("units.planned");
@@ -161,12 +192,14 @@ UnitTotals unit_totals(SqlSession& session, std::int64_t pass) {
                        .exec(
                            "SELECT count(*), count(*) FILTER (WHERE done), coalesce(sum(rows_read), 0), "
                            "coalesce(sum(rows_written), 0),"
-                           " coalesce(sum(chunks), 0), (SELECT count(*) FROM crossfade.leftover l WHERE "
+                           " coalesce(sum(chunks), 0), coalesce(sum(rows_hot), 0), (SELECT count(*) FROM "
+                           "crossfade.leftover l WHERE "
                            "l.pass_id = $1::bigint)"
                            " FROM crossfade.unit WHERE pass_id = $1::bigint",
                            {std::to_string(pass)})
                        .one("units");
-  return {int_of(row[0]), int_of(row[1]), int_of(row[2]), int_of(row[3]), int_of(row[4]), int_of(row[5])};
+  return {int_of(row[0]), int_of(row[1]), int_of(row[2]), int_of(row[3]),
+          int_of(row[4]), int_of(row[6]), int_of(row[5])};
 }
 
 // The row of the backfill is locked first: of two runners one hands over, and the other finds it done.

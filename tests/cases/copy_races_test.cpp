@@ -250,10 +250,13 @@ TEST_F(CopyRaceCases, AChunkDoesNotHoldUpInsertsOfRowsThatReferenceItsOwn) {
       session.exec(claim_unit_sql(), {std::to_string(pass.id), m.row.id.text, m.row.token.text});
   for (const auto way : {ChunkWay::plain, ChunkWay::careful}) {
     session.begin();
-    const auto chunk =
-        session.exec(chunk_sql(m, fixture.table(), way, true),
-                     {m.row.id.text, m.row.token.text, "backfill", m.row.mark.text, std::to_string(pass.id),
-                      claimed[0][0], claimed[0][4], std::nullopt, std::nullopt, "{1000}", "true"});
+    ChunkStep step;
+    step.high = Key{{"1000"}};
+    step.after = step.before.after(step.high);
+    step.done = true;
+    const ChunkOf of{m.row.id, m.row.token, m.row.phase, m.row.mark, pass.id, 1, *claimed[0][4]};
+    const auto chunk = session.exec(chunk_sql(m, fixture.table(), {way, RangeBy::key, ChunkForm::Low::open}),
+                                    chunk_params(of, step));
     EXPECT_EQ(chunk[0][4], "1000");
     EXPECT_NO_THROW(sql("SET lock_timeout = '200ms'; INSERT INTO child VALUES (1); RESET lock_timeout"));
     session.rollback();

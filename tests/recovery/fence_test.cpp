@@ -23,6 +23,7 @@ enum class Plan {
 };
 constexpr Plan kPlans[] = {Plan::literal, Plan::custom, Plan::generic};
 
+constexpr ChunkForm kForm{ChunkWay::plain, RangeBy::key, ChunkForm::Low::open, ChunkForm::Share::all};
 constexpr const char* kStranger = "00000000-0000-0000-0000-000000000000";
 
 class FenceTest : public RecoveryTest {
@@ -66,9 +67,16 @@ class FenceTest : public RecoveryTest {
             "1::integer",
             typed(*unit[0][1], "uuid"),
             "NULL::text[]",
+            "NULL::integer",
+            "NULL::integer",
             "NULL::text[]",
             typed("{100000}", "text[]"),
-            "true"};
+            "NULL::integer",
+            "NULL::integer",
+            "NULL::text[]",
+            "true",
+            "NULL::text[]",
+            typed("{100000}", "text[]")};
   }
 
   // A session that is about to run the chunk by that kind of plan.
@@ -78,8 +86,9 @@ class FenceTest : public RecoveryTest {
     worker->run(plan == Plan::custom ? "SET plan_cache_mode = force_custom_plan"
                                      : "SET plan_cache_mode = force_generic_plan");
     worker->run(
-        "PREPARE chunk (uuid, uuid, text, text, bigint, integer, uuid, text[], text[], text[], boolean) AS " +
-        chunk_sql(m, m.row.table, ChunkWay::plain, true));
+        "PREPARE chunk (uuid, uuid, text, text, bigint, integer, uuid, text[], integer, integer, text[],"
+        " text[], integer, integer, text[], boolean, text[], text[]) AS " +
+        chunk_sql(m, m.row.table, kForm));
     // Planned and cached: a stranger's token opens no fence.
     worker->run(fmt::format("EXECUTE chunk ({})", fmt::join(parameters(m, kStranger), ", ")));
     return worker;
@@ -88,7 +97,7 @@ class FenceTest : public RecoveryTest {
   void send(ApplicationSession& worker, const Migration& m, Plan plan, ChunkWay way = ChunkWay::plain) {
     const auto values = parameters(m, m.row.token.text);
     if (plan != Plan::literal) return worker.send(fmt::format("EXECUTE chunk ({})", fmt::join(values, ", ")));
-    auto text = chunk_sql(m, m.row.table, way, true);
+    auto text = chunk_sql(m, m.row.table, {way, kForm.by, kForm.low, kForm.share});
     for (auto number = values.size(); number > 0; --number) {
       const auto place = "$" + std::to_string(number);
       for (auto at = text.find(place); at != std::string::npos; at = text.find(place, at)) {

@@ -111,6 +111,58 @@ TEST_F(KillTest, AtEveryPlaceOfAChunk) {
   check_in_step();
 }
 
+// The pieces are in the unit row before the first of them is swept, so whoever comes goes on with them.
+TEST_F(KillTest, BetweenTheVisitsOfAWindow) {
+  make_table(
+      {.rows = 12000, .tuning = "interleave = 8\nchunk_target = \"10ms\"\nworkers = 1", .switching = {}});
+  start_writers();
+  advance_to(Phase::dry_run);
+  constexpr const char* kPlaces =
+      "SELECT string_agg(concat(number, window_bounds, visits, visit, piece, within), ' ' ORDER BY number)"
+      " FROM crossfade.unit u JOIN crossfade.pass p ON p.id = u.pass_id WHERE p.kind = 'backfill'";
+  killed(next(Phase::backfill), kInWindow.front() + "=abort");
+  const auto opened = value(kPlaces);
+  EXPECT_NE(opened.find("811"), std::string::npos) << "eight visits, the first, the first piece: " << opened;
+  check_whole();
+  killed(next(Phase::backfill), "chunk.before=abort");
+  EXPECT_EQ(value(kPlaces), opened);
+  // The first window to its end, and the next one opened.
+  killed(next(Phase::backfill), kInWindow.front() + "=abort");
+  check_whole();
+  for (const auto hit : {2, 5}) {
+    for (const auto& point : kInChunk) {
+      SCOPED_TRACE(fmt::format("{} {}", point, hit));
+      killed(next(Phase::backfill), fmt::format("{}=abort@{}", point, hit));
+      check_whole();
+    }
+  }
+  succeed(next(Phase::backfill));
+  EXPECT_EQ(value("SELECT count(*) FROM crossfade.unit u JOIN crossfade.pass p ON p.id = u.pass_id"
+                  " WHERE p.kind = 'backfill' AND (NOT u.done OR u.window_bounds IS NOT NULL)"),
+            "0");
+  check_in_step();
+}
+
+// Its blocks count nothing any more: nothing is written until the capture was made anew.
+TEST_F(KillTest, WhenATableInThePhysicalSweepWasRewritten) {
+  make_table({.rows = 12000, .tuning = "order = \"physical\"\ninterleave = 4", .switching = {}});
+  start_writers();
+  advance_to(Phase::dry_run);
+  killed(next(Phase::backfill), "chunk.after=abort@3");
+  check_whole();
+  sql("VACUUM FULL t");
+  EXPECT_EQ(crossfade(next(Phase::backfill)).exit_status, 4);
+  check_whole();
+  succeed({"recapture", "m"});
+  killed(next(Phase::backfill), "chunk.after=abort@3");
+  check_whole();
+  succeed(next(Phase::backfill));
+  EXPECT_EQ(value("SELECT string_agg(state || ' ' || (sweep->>'order'), ', ' ORDER BY id) FROM crossfade.pass"
+                  " WHERE kind = 'backfill'"),
+            "void physical, ended physical");
+  check_in_step();
+}
+
 // A row that somebody holds is set aside; what is set aside is never forgotten.
 TEST_F(KillTest, BeforeARowThatWasSetAsideIsWritten) {
   make_table();
@@ -224,8 +276,8 @@ TEST_F(KillTest, AfterEachRepairedRow) {
 TEST_F(KillTest, EveryFailpointOfTheProgramIsAmongThem) {
   std::set<std::string> killed_at;
   for (const auto* points :
-       {&kAtStart, &kInEveryPhase, &kInDryRun, &kInChunk, &kInBackfill, &kAtLeftovers, &kInDualWrite,
-        &kInCompare, &kInSwitched, &kInArchive, &kInRepair, &kInSplit, &kInRedrive}) {
+       {&kAtStart, &kInEveryPhase, &kInDryRun, &kInChunk, &kInBackfill, &kInWindow, &kAtLeftovers,
+        &kInDualWrite, &kInCompare, &kInSwitched, &kInArchive, &kInRepair, &kInSplit, &kInRedrive}) {
     killed_at.insert(points->begin(), points->end());
   }
   for (const auto* way : {&kThere, &kBack}) {

@@ -178,8 +178,13 @@ void RecoveryTest::check_whole() {
   const auto apart = observer().rows(fmt::format(
       "SELECT t.id, t.b, t.{0} FROM t WHERE t.{0} IS DISTINCT FROM t.b AND (t.{0} IS NOT NULL OR EXISTS"
       " (SELECT FROM crossfade.unit u JOIN crossfade.pass p ON p.id = u.pass_id WHERE p.kind = 'backfill'"
-      "  AND p.state <> 'void' AND (u.done OR t.id <= u.watermark[1]::int) AND t.id <= u.high[1]::int"
-      "  AND (u.low IS NULL OR t.id > u.low[1]::int) AND NOT EXISTS (SELECT FROM crossfade.leftover l"
+      "  AND p.state <> 'void' AND CASE WHEN u.range_by = 'key' THEN"
+      "   (u.done OR t.id <= u.watermark[1]::int) AND t.id <= u.high[1]::int"
+      "   AND (u.low IS NULL OR t.id > u.low[1]::int)"
+      "  ELSE u.relfilenode = pg_relation_filenode('t') AND (t.ctid::text::point)[0] <"
+      "   (CASE WHEN u.done THEN u.high ELSE u.watermark END)[1]::int"
+      "   AND (u.low IS NULL OR (t.ctid::text::point)[0] >= u.low[1]::int) END"
+      "  AND NOT EXISTS (SELECT FROM crossfade.leftover l"
       "   WHERE l.key = ARRAY[t.id::text]))) LIMIT 5",
       other));
   for (const auto& row : apart)

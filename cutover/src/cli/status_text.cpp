@@ -95,6 +95,15 @@ std::string work(const StatusReport& report) {
   return text;
 }
 
+// By what it goes, in how many visits, and what that achieved.
+std::string way(const StatusReport::Sweep& sweep) {
+  std::string text = with_reason(sweep.order + " order", sweep.order_reason) + "; ";
+  text += with_reason(sweep.interleave > 1 ? fmt::format("{} visits", sweep.interleave) : "one visit",
+                      sweep.interleave_reason);
+  if (sweep.hot_ratio) text += fmt::format("; {:.0f} % stayed on their page", 100 * *sweep.hot_ratio);
+  return text;
+}
+
 std::string problems(const StatusReport& report, const Style& style) {
   std::vector<std::string> parts;
   const auto count = [&](std::int64_t number, std::string_view singular, std::string_view plural) {
@@ -204,6 +213,7 @@ std::string status_text(const StatusReport& report, const Style& style) {
   screen.line("moving", movement(report, style));
   if (!report.runner.empty()) screen.line("runner", one_line(report.runner));
   if (report.units.total > 0 || report.rows.done > 0) screen.line("work", work(report));
+  if (report.sweep) screen.line("sweep", way(*report.sweep));
   for (const WorkerRow& process : report.processes) {
     screen.line("worker", one_line(fmt::format("{} on {}, process {}, {} since {}: {}", process.operator_name,
                                                process.host, process.process_id,

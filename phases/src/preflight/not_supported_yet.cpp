@@ -23,17 +23,12 @@ class Refusals {
 
 void not_supported_yet(const Context& context) {
   const auto& spec = context.spec;
-  const auto& tuning = spec.tuning;
   const Refusals refuse(context);
   refuse.when(spec.mode() == Mode::promote, "[[column]] into", "a column under a new name (promote)",
               "Leave out into: the column keeps its name.");
   refuse.when(spec.columns.size() > 1, "[[column]]", "several columns in one migration",
               "Migrate one column after the other.");
   refuse.when(spec.shadow == ShadowKind::table, "[shadow] kind", "a shadow table", "Use kind = \"column\".");
-  refuse.when(tuning.order == SweepOrder::physical, "[tuning] order", "a sweep in physical order",
-              "Use order = \"auto\" or \"key\".");
-  refuse.when(tuning.interleave > 1, "[tuning] interleave", "an interleaved sweep",
-              "Use interleave = \"auto\" or 1.");
 }
 
 }  // namespace crossfade::checks

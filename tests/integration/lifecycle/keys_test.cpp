@@ -47,6 +47,33 @@ TEST_F(KeysTest, AUuidKey) {
   live(dsn(), s);
 }
 
+// By blocks and in several visits, under the same application.
+TEST_F(KeysTest, AUuidKeySweptInPhysicalOrderAndInWindows) {
+  auto s = integer_scenario("smallint", "integer");
+  s.spec.replace(s.spec.find("[tuning]\n"), 9, "[tuning]\norder = \"physical\"\ninterleave = 8\n");
+  s.setup =
+      "CREATE TABLE t (id uuid PRIMARY KEY, b smallint NOT NULL DEFAULT 3, n int NOT NULL DEFAULT 0);"
+      "INSERT INTO t (id, b) SELECT md5(g::text)::uuid, g FROM generate_series(0, 5999) g";
+  s.live.rows = 6000;
+  s.live.key_of = [](std::int64_t n) { return std::vector<std::string>{fmt::format("md5('{}')::uuid", n)}; };
+  Lifecycle life(dsn(), s);
+  life.start();
+  life.advance_to(Phase::dry_run);
+  life.roll_back_in_the_middle_of_the_sweep();
+  life.advance_to(Phase::backfill);
+  const auto status = life.status();
+  ASSERT_TRUE(status.sweep);
+  EXPECT_EQ(status.sweep->order, "physical");
+  EXPECT_EQ(status.sweep->interleave, 8);
+  EXPECT_TRUE(status.sweep->hot_ratio);
+  EXPECT_NE(to_json(status).find("\"sweep\":{\"order\":\"physical\",\"order_reason\":\"tuned\""),
+            std::string::npos);
+  life.check();
+  life.roll_back_to(Phase::rolled_back);
+  life.check_restored();
+  life.finish();
+}
+
 // The only order is that of an index whose columns run both ways.
 TEST_F(KeysTest, AKeyWhoseColumnsRunBothWays) {
   auto s = integer_scenario();

@@ -222,8 +222,6 @@ TEST_F(PreflightTest, EachUnsupportedWishIsNamed) {
   wish("[[column]] into", [](Spec& spec) { spec.columns[0].into = "n"; });
   wish("[[column]]", [](Spec& spec) { spec.columns.push_back(spec.columns[0]); });
   wish("[shadow] kind", [](Spec& spec) { spec.shadow = ShadowKind::table; });
-  wish("[tuning] order", [](Spec& spec) { spec.tuning.order = SweepOrder::physical; });
-  wish("[tuning] interleave", [](Spec& spec) { spec.tuning.interleave = 8; });
   EXPECT_EQ(refused("not_supported_yet"), Objects{});
 }
 

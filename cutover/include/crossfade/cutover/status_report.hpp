@@ -28,6 +28,14 @@ struct StatusReport {
   struct Rows {
     std::int64_t done = 0, written = 0, estimated = 0;
   } rows;
+  // How a sweep goes through the table, and why; absent when none is at hand.
+  struct Sweep {
+    std::string order, order_reason;  // key or physical
+    int interleave = 1;               // visits of the newest window; 1: swept without windows
+    std::string interleave_reason;    // empty before the first decision
+    std::optional<double> hot_ratio;  // of the rows written, those that stayed on their page
+  };
+  std::optional<Sweep> sweep;
   std::int64_t set_aside = 0;  // rows that the sweep found locked and that are still to be written
   // Who holds a unit now, by PostgreSQL; what it says of itself, by Redis: absent when that is unknown.
   struct Worker {

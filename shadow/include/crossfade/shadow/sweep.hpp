@@ -25,6 +25,7 @@ enum class SweepState {
   working,    // the slice is over, units remain
   at_bounds,  // every unit is at its bound and no leftover remains
   held,       // the fence was empty: paused, superseded or another phase; read the migration row
+  rewritten,  // the table has another storage than the blocks of its units were counted in: sweep anew
   stopped,    // `stop` was set
 };
 
@@ -57,6 +58,9 @@ class Sweep {
 
  private:
   friend class SweepWorker;
+  // Records in the pass, for status, in how many visits windows are swept and why.
+  void tell(SqlSession& session, int visits, const std::string& reason);
+
   Migration migration_;
   QualifiedName table_;
   Token token_;
@@ -71,6 +75,8 @@ class Sweep {
   std::atomic<std::int64_t> rows_seen_{0}, rows_written_{0};
   mutable std::mutex waiting_mutex_;
   std::string waiting_for_;
+  std::mutex told_mutex_;
+  std::string told_;  // of the pass row: what the workers decided last
 };
 
 }  // namespace crossfade

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "crossfade/core/sql_session.hpp"
+#include "crossfade/core/tuning.hpp"
 #include "crossfade/shadow/binding.hpp"
 #include "crossfade/shadow/comparator.hpp"
 
@@ -16,9 +17,11 @@ namespace crossfade {
 
 // The running pass of `kind` (backfill or replay), or a new one whose units are planned in one transaction
 // with it. Bounds are quantiles of a page sample, ordered by PostgreSQL; `high` is the closed upper bound
-// (the greatest key at capture, or now for a replay). Without `high` (an empty table) the pass is born ended.
+// (the greatest key at capture, or now for a replay). A backfill in physical order has bounds of blocks, up
+// to the size at capture. Without `high` (an empty table) the pass is born ended.
 PassRow open_sweep_pass(SqlSession& session, const Migration& migration, const QualifiedName& table,
-                        std::string_view kind, const std::optional<Key>& high);
+                        std::string_view kind, const std::optional<Key>& high,
+                        SweepOrder order = SweepOrder::automatic);
 
 // Partitions that came after the capture, until compare: what is to be swept of them is read before the
 // transaction in which it is stored. They go to the backfill while it runs, from which the units of
@@ -27,6 +30,7 @@ struct PlannedUnit {
   Oid relation;
   std::optional<Key> low;
   Key high;
+  std::string relfilenode;  // the storage whose blocks are the bounds; empty: they are keys
 };
 std::vector<PlannedUnit> plan_arrived(SqlSession& session, const Migration& migration,
                                       const std::vector<Oid>& arrived);
@@ -35,6 +39,7 @@ void store_arrived(SqlSession& session, const Migration& migration, const std::v
 
 struct UnitTotals {
   std::int64_t total = 0, done = 0, rows_read = 0, rows_written = 0, chunks = 0, leftovers = 0;
+  std::int64_t rows_hot = 0;  // written, and the new version stayed on its page
 };
 UnitTotals unit_totals(SqlSession& session, std::int64_t pass);
 
