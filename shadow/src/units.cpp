@@ -190,7 +190,8 @@ void store_arrived(SqlSession& session, const Migration& m, const std::vector<Oi
 UnitTotals unit_totals(SqlSession& session, std::int64_t pass) {
   const auto row = session
                        .exec(
-                           "SELECT count(*), count(*) FILTER (WHERE done), coalesce(sum(rows_read), 0), "
+                           "SELECT count(*), count(*) FILTER (WHERE done),"
+                           " coalesce(sum(greatest(rows_read, rows_written)), 0), "
                            "coalesce(sum(rows_written), 0),"
                            " coalesce(sum(chunks), 0), coalesce(sum(rows_hot), 0), (SELECT count(*) FROM "
                            "crossfade.leftover l WHERE "

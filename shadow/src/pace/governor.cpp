@@ -29,9 +29,11 @@ constexpr milliseconds kLooks{250}, kAsks{1000};
 constexpr milliseconds kSignalTimeout{2000};
 constexpr std::chrono::seconds kRateOver{3};
 
-// Units of the passes at work, whichever process sweeps them; a catch_up counts in its own row.
+// Units of the passes at work, whichever process sweeps them; a catch_up counts in its own row. In a window
+// rows are written before the last visit has read them.
 constexpr const char* kWork =
-    "SELECT coalesce((SELECT sum(u.rows_read) FROM crossfade.unit u WHERE u.pass_id = p.id), 0)::bigint"
+    "SELECT coalesce((SELECT sum(greatest(u.rows_read, u.rows_written)) FROM crossfade.unit u"
+    " WHERE u.pass_id = p.id), 0)::bigint"
     " + p.rows_read, CASE WHEN c.reltuples > 0 THEN c.reltuples::bigint END, p.id"
     " FROM crossfade.pass p LEFT JOIN pg_class c ON c.oid = $2::oid"
     " WHERE p.migration_id = $1::uuid AND p.state = 'running' AND p.kind IN ('backfill',"

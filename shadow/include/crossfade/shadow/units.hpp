@@ -38,6 +38,7 @@ void store_arrived(SqlSession& session, const Migration& migration, const std::v
                    const std::vector<PlannedUnit>& units);
 
 struct UnitTotals {
+  // rows_read: in an open window also what was written but not yet read by the last visit.
   std::int64_t total = 0, done = 0, rows_read = 0, rows_written = 0, chunks = 0, leftovers = 0;
   std::int64_t rows_hot = 0;  // written, and the new version stayed on its page
 };
