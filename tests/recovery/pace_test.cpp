@@ -14,7 +14,8 @@ namespace {
 class PaceTest : public RecoveryTest {
  protected:
   std::int64_t rows_swept() {
-    return std::stoll(value("SELECT coalesce(sum(greatest(rows_read, rows_written)), 0) FROM crossfade.unit"));
+    return std::stoll(
+        value("SELECT coalesce(sum(greatest(rows_read, rows_written)), 0) FROM crossfade.unit"));
   }
   Program launch_sweep(const std::string& tuning, int rows = 6000) {
     make_table({.rows = rows, .tuning = tuning, .switching = {}});
