@@ -199,12 +199,17 @@ TEST_F(SteeringTest, AnInterruptAtAnyMomentOfTheWayBackFailsNoWriter) {
   make_table({.rows = 300, .tuning = {}, .switching = {}});
   start_writers(3);
   advance_to(Phase::planned);
-  std::mt19937 random(20);  // any moments will do, the same ones each time
+  // How long one takes that nobody interrupts: a sanitizer build is several times slower.
+  succeed(next(Phase::backfill));
+  const auto began = Clock::now();
+  succeed(back(Phase::dry_run));
+  const std::chrono::milliseconds whole = std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - began);
+  std::mt19937 random(20);  // any moments will do
   int interrupted = 0;
   for (int round = 0; round < 20; ++round) {
     succeed(next(Phase::backfill));
     auto program = launch(back(Phase::dry_run));
-    const auto moment = Clock::now() + std::chrono::milliseconds(random() % 120);
+    const auto moment = Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(random()) % whole.count());
     wait_until([&] { return Clock::now() >= moment; }, "a moment");
     program.signal(SIGINT);
     const auto result = program.wait();
