@@ -209,7 +209,8 @@ TEST_F(SteeringTest, AnInterruptAtAnyMomentOfTheWayBackFailsNoWriter) {
   for (int round = 0; round < 20; ++round) {
     succeed(next(Phase::backfill));
     auto program = launch(back(Phase::dry_run));
-    const auto moment = Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(random()) % whole.count());
+    const auto after = static_cast<std::int64_t>(random()) % whole.count();
+    const auto moment = Clock::now() + std::chrono::milliseconds(after);
     wait_until([&] { return Clock::now() >= moment; }, "a moment");
     program.signal(SIGINT);
     const auto result = program.wait();
