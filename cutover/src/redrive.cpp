@@ -8,7 +8,6 @@
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/lock_attempts.hpp"
 #include "crossfade/core/state_store.hpp"
-#include "crossfade/phases/paced_sweep.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/units.hpp"
@@ -166,27 +165,14 @@ void accept_replaced_functions(SqlSession& session, const Migration& m) {
 std::optional<StepResult> Redriver::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
   const auto pass = newest_pass(env.session, m.row.id, "redrive");
   if (!pass || pass->state != "running") {
-    sweep_.reset();
-    pace_.reset();
+    sweep_.end();
     return std::nullopt;
   }
-  if (!sweep_ || sweep_->pass().id != pass->id) {
-    sweep_ =
-        std::make_unique<Sweep>(m, current_table(env.session, m), env.token, *pass, env.connect, env.cache);
-  }
-  const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
-  std::string pace;
-  const auto state = run_paced(env, m, *sweep_, pace_, tuning, slice, pace);
-  const auto totals = unit_totals(env.session, pass->id);
-  env.progress(totals.rows_read, -1,
-               fmt::format("redrive: units {}/{}, {} rows written{}{}", totals.done, totals.total,
-                           totals.rows_written, pace.empty() ? "" : " ", pace));
-  if (state == SweepState::held) return StepResult{StepResult::Kind::held, {}, {}};
-  if (state != SweepState::at_bounds) return StepResult{StepResult::Kind::again, {}, {}};
+  if (auto swept = sweep_.slice(env, m, *pass, slice); swept.kind != StepResult::Kind::settled) return swept;
   // Before the pass ends, as after a replay: who dies in between leaves it open, and it is stamped again.
   StateStore(env.session).stamp_last_write(m.row.id);
   const bool over = end_sweep_pass(env.session, pass->id);
-  if (over) sweep_.reset();
+  if (over) sweep_.end();
   return StepResult{StepResult::Kind::again, {}, std::chrono::milliseconds(over ? 0 : 50)};
 }
 

@@ -6,9 +6,8 @@
 #include <optional>
 
 #include "crossfade/cutover/migrator.hpp"
+#include "crossfade/phases/paced_sweep.hpp"
 #include "crossfade/phases/phase_handler.hpp"
-#include "crossfade/shadow/pace_governor.hpp"
-#include "crossfade/shadow/sweep.hpp"
 
 namespace crossfade {
 
@@ -32,8 +31,7 @@ class Redriver {
   std::optional<StepResult> step(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
 
  private:
-  std::unique_ptr<Sweep> sweep_;
-  std::unique_ptr<PaceGovernor> pace_;
+  PacedSweep sweep_;
 };
 
 }  // namespace crossfade

@@ -11,7 +11,6 @@
 
 #include "crossfade/core/log.hpp"
 #include "crossfade/core/state_store.hpp"
-#include "crossfade/phases/paced_sweep.hpp"
 #include "crossfade/shadow/capture.hpp"
 #include "crossfade/shadow/dependents.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
@@ -21,53 +20,30 @@
 
 namespace crossfade {
 
-StepResult sweep_slice(PhaseEnv& env, const Migration& m, const PassRow& pass,
-                       std::chrono::milliseconds slice, std::unique_ptr<Sweep>& sweep,
-                       std::unique_ptr<PaceGovernor>& governor) {
-  const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
-  if (!sweep || sweep->pass().id != pass.id) {
-    sweep =
-        std::make_unique<Sweep>(m, current_table(env.session, m), env.token, pass, env.connect, env.cache);
-  }
-  std::string pace;
-  const auto state = run_paced(env, m, *sweep, governor, tuning, slice, pace);
-  const auto totals = unit_totals(env.session, pass.id);
-  const auto waiting = sweep->waiting_for();
-  env.progress(totals.rows_read, -1,
-               (pass.kind == "catch_up" ? fmt::format("catch_up: {} rows left", totals.leftovers)
-                                        : fmt::format("units {}/{}", totals.done, totals.total)) +
-                   (waiting.empty() ? "" : " waiting: " + waiting) + (pace.empty() ? "" : " " + pace));
-  if (state == SweepState::held) return {StepResult::Kind::held, {}, {}};
-  // The units' blocks are of a storage that is gone. Nothing is written any more; the watch over the
-  // fingerprint says what happened.
-  if (state == SweepState::rewritten) return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
-  if (state != SweepState::at_bounds) return {StepResult::Kind::again, {}, {}};
-  return {StepResult::Kind::settled, {}, {}};
-}
-
 StepResult BackfillHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
   const auto table = current_table(env.session, m);
   // A sibling's unit may still be open although nothing was left to claim.
   const StepResult not_over{StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
   auto backfill = newest_pass(env.session, m.row.id, "backfill");
   if (!backfill || backfill->state != "ended") {
-    const auto order = StateStore(env.session).tuning(m.row.id, m.spec.tuning).order;
-    backfill = open_sweep_pass(env.session, m, table, "backfill", m.row.capture_high, order);
+    if (!backfill || backfill->state != "running") {
+      const auto order = StateStore(env.session).tuning(m.row.id, m.spec.tuning).order;
+      backfill = open_sweep_pass(env.session, m, table, "backfill", m.row.capture_high, order);
+    }
     // Ended: an empty table.
     if (backfill->state != "ended") {
-      const auto swept = sweep_slice(env, m, *backfill, slice, sweep_, pace_);
+      const auto swept = sweep_.slice(env, m, *backfill, slice);
       if (swept.kind != StepResult::Kind::settled) return swept;
     }
   }
   const auto catch_up = open_catch_up(env.session, m, backfill->id);
   if (!catch_up) return not_over;
   if (catch_up->state != "ended") {
-    const auto caught_up = sweep_slice(env, m, *catch_up, slice, sweep_, pace_);
+    const auto caught_up = sweep_.slice(env, m, *catch_up, slice);
     if (caught_up.kind != StepResult::Kind::settled) return caught_up;
     if (!end_sweep_pass(env.session, catch_up->id)) return not_over;
   }
-  sweep_.reset();
-  pace_.reset();
+  sweep_.end();
   const auto resolution = resolve_rejects(env.session, m, table, env.token, [] {});
   StateStore(env.session).stamp_last_write(m.row.id);
   auto blockers = unaccepted(reject_blockers(env, m), env.accepted);

@@ -6,7 +6,6 @@
 
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/state_store.hpp"
-#include "crossfade/phases/paced_sweep.hpp"
 #include "crossfade/shadow/dependents.hpp"
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/rejects.hpp"
@@ -30,32 +29,22 @@ StepResult CompareHandler::replay(PhaseEnv& env, const Migration& m, std::chrono
   const auto pass =
       open_sweep_pass(env.session, m, table, "replay", greatest_key(env.session, table, m.binding.key));
   if (pass.state == "ended") return {StepResult::Kind::settled, {}, {}};
-  if (!sweep_ || sweep_->pass().id != pass.id) {
-    sweep_ = std::make_unique<Sweep>(m, table, env.token, pass, env.connect, env.cache);
-  }
-  const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
-  std::string pace;
-  const auto state = run_paced(env, m, *sweep_, pace_, tuning, slice, pace);
-  const auto totals = unit_totals(env.session, pass.id);
-  env.progress(totals.rows_read, -1,
-               fmt::format("replay: units {}/{}, {} rows written{}{}", totals.done, totals.total,
-                           totals.rows_written, pace.empty() ? "" : " ", pace));
-  if (state == SweepState::held) return {StepResult::Kind::held, {}, {}};
-  if (state != SweepState::at_bounds) return {StepResult::Kind::again, {}, {}};
+  if (const auto swept = sweep_.slice(env, m, pass, slice); swept.kind != StepResult::Kind::settled)
+    return swept;
   // Before the pass ends: if we die between the two, the pass is still open and is stamped again.
   StateStore(env.session).stamp_last_write(m.row.id);
   if (!end_sweep_pass(env.session, pass.id)) return {StepResult::Kind::again, {}, {}};
-  sweep_.reset();
-  pace_.reset();
+  sweep_.end();
   failpoint::hit("replay.ended");
-  if (totals.rows_written == 0) return {StepResult::Kind::again, {}, {}};
+  const auto written = unit_totals(env.session, pass.id).rows_written;
+  if (written == 0) return {StepResult::Kind::again, {}, {}};
   void_passes(env.session, m.row.id, "compare");
   if (++replays_that_wrote_ < kMostReplaysThatWrite) return {StepResult::Kind::again, {}, {}};
   return {
       StepResult::Kind::failed,
       {{ErrorCode::phase_failed,
         fmt::format("the replay still wrote {} rows; something other than crossfade changes the new column",
-                    totals.rows_written),
+                    written),
         "", "find what writes it (triggers, jobs), then 'crossfade next " + m.row.name + "'"}},
       {}};
 }

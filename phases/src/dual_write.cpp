@@ -43,13 +43,12 @@ StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono
   const auto table = current_table(env.session, m);
   if (const auto arrived = newest_pass(env.session, m.row.id, "catch_up");
       arrived && arrived->state == "running") {
-    const auto swept = sweep_slice(env, m, *arrived, slice, sweep_, pace_);
+    const auto swept = sweep_.slice(env, m, *arrived, slice);
     if (swept.kind != StepResult::Kind::settled) return swept;
     StateStore(env.session).stamp_last_write(m.row.id);
     if (!end_sweep_pass(env.session, arrived->id))
       return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
-    sweep_.reset();
-    pace_.reset();
+    sweep_.end();
   }
   if (const auto built = build_twins(env, m, lock_, refused_); built.kind != StepResult::Kind::settled)
     return built;

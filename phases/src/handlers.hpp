@@ -3,11 +3,10 @@
 
 #include <optional>
 
+#include "crossfade/phases/paced_sweep.hpp"
 #include "crossfade/phases/phase_handler.hpp"
 #include "crossfade/shadow/comparator.hpp"
-#include "crossfade/shadow/pace_governor.hpp"
 #include "crossfade/shadow/profile.hpp"
-#include "crossfade/shadow/sweep.hpp"
 
 namespace crossfade {
 
@@ -71,8 +70,7 @@ class BackfillHandler : public PhaseHandler {
   Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
 
  private:
-  std::unique_ptr<Sweep> sweep_;
-  std::unique_ptr<PaceGovernor> pace_;
+  PacedSweep sweep_;
 };
 
 class DualWriteHandler : public PhaseHandler {
@@ -85,8 +83,7 @@ class DualWriteHandler : public PhaseHandler {
  private:
   ShortLock lock_;
   RefusedBuild refused_;
-  std::unique_ptr<Sweep> sweep_;  // of partitions that came since the backfill
-  std::unique_ptr<PaceGovernor> pace_;
+  PacedSweep sweep_;  // of partitions that came since the backfill
 };
 
 class CompareHandler : public PhaseHandler {
@@ -104,8 +101,7 @@ class CompareHandler : public PhaseHandler {
   RefusedBuild refused_;
   StepResult replay(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
   StepResult resolve_and_compare(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
-  std::unique_ptr<Sweep> sweep_;
-  std::unique_ptr<PaceGovernor> pace_;
+  PacedSweep sweep_;
   int replays_that_wrote_ = 0;
 };
 
@@ -147,11 +143,6 @@ std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& migrati
 // its end.
 StepResult run_comparison(PhaseEnv& env, const Migration& migration, CompareDirection direction,
                           std::chrono::milliseconds slice);
-// A slice of the backfill or of a catch_up, by `sweep`, which is made when it is not that pass's. settled at
-// its end.
-StepResult sweep_slice(PhaseEnv& env, const Migration& migration, const PassRow& pass,
-                       std::chrono::milliseconds slice, std::unique_ptr<Sweep>& sweep,
-                       std::unique_ptr<PaceGovernor>& governor);
 // What hangs on the column is no longer what the ledger says.
 std::vector<Blocker> dependent_blockers(PhaseEnv& env, const Migration& migration);
 // Snapshots older than our last write of the shadow: pid, age and query each.
