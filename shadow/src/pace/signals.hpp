@@ -130,6 +130,7 @@ class TableVacuum : public Signal {
   struct Facts {
     int pid = 0;  // of the vacuum of the table; 0: none
     bool wraparound = false;
+    std::string partition = {};  // the one that is vacuumed; empty: the table itself
   };
   std::string_view name() const override { return "vacuum"; }
   Readings read(SqlSession& session, const Tuning& tuning, Time now) override;

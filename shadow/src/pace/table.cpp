@@ -30,11 +30,14 @@ constexpr const char* kVacuum =
     "SELECT v.pid, CASE WHEN a.backend_type IS NOT NULL THEN a.query LIKE '%(to prevent wraparound)'"
     " ELSE age(c.relfrozenxid) > coalesce((SELECT o.option_value::bigint FROM"
     " pg_options_to_table(c.reloptions) o WHERE o.option_name = 'autovacuum_freeze_max_age'),"
-    " current_setting('autovacuum_freeze_max_age')::bigint) END"
+    " current_setting('autovacuum_freeze_max_age')::bigint) END,"
+    " CASE WHEN l.relation <> $1::oid THEN l.relation::regclass::text END"
     " FROM pg_stat_progress_vacuum v JOIN pg_locks l ON l.pid = v.pid AND l.locktype = 'relation'"
-    " AND l.relation = $1::oid AND l.mode = 'ShareUpdateExclusiveLock' AND l.granted"
+    " AND (l.relation = $1::oid OR l.relation IN (SELECT t.relid FROM pg_partition_tree($1::oid) t))"
+    " AND l.mode = 'ShareUpdateExclusiveLock' AND l.granted"
     " AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())"
-    " JOIN pg_class c ON c.oid = $1::oid LEFT JOIN pg_stat_activity a ON a.pid = v.pid ORDER BY 2 DESC LIMIT "
+    " JOIN pg_class c ON c.oid = l.relation LEFT JOIN pg_stat_activity a ON a.pid = v.pid ORDER BY 2 DESC "
+    "LIMIT "
     "1";
 
 constexpr const char* kOldestXmin =
@@ -68,22 +71,26 @@ Readings TableVacuum::read(SqlSession& session, const Tuning& tuning, Time) {
   if (tuning.yield_to_vacuum == YieldToVacuum::off) return {};
   const auto found = session.exec_prepared(kVacuum, {std::to_string(table_.value)});
   if (found.empty()) return judge({}, tuning);
-  return judge({static_cast<int>(int_of(found[0][0])), bool_of(found[0][1])}, tuning);
+  return judge({static_cast<int>(int_of(found[0][0])), bool_of(found[0][1]), found[0][2].value_or("")},
+               tuning);
 }
 
 Readings TableVacuum::judge(const Facts& facts, const Tuning& tuning) {
   const bool yields = facts.pid != 0 && (facts.wraparound || tuning.yield_to_vacuum == YieldToVacuum::any);
   if (!yields) return {{"vacuum", Response::waits, 0, "no vacuum to wait for", ""}};
   return {{"vacuum", Response::waits, 2,
-           fmt::format("vacuum of the table{} by pid {}", facts.wraparound ? " to prevent wraparound" : "",
-                       facts.pid),
+           fmt::format("vacuum of {}{} by pid {}",
+                       facts.partition.empty() ? "the table" : "partition " + facts.partition,
+                       facts.wraparound ? " to prevent wraparound" : "", facts.pid),
            ""}};
 }
 
 Readings DeadTuples::read(SqlSession& session, const Tuning& tuning, Time) {
   if (tuning.max_dead_tuples == 0) return {};
-  const auto row =
-      session.exec_prepared("SELECT pg_stat_get_dead_tuples($1::oid)", {std::to_string(table_.value)});
+  const auto row = session.exec_prepared(
+      "SELECT coalesce(sum(pg_stat_get_dead_tuples(r.oid)), 0) FROM (SELECT $1::oid"
+      " UNION SELECT t.relid FROM pg_partition_tree($1::oid) t) r (oid)",
+      {std::to_string(table_.value)});
   return judge(int_of(row.one("dead")[0]), tuning);
 }
 

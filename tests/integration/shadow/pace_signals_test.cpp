@@ -151,6 +151,28 @@ TEST_F(PaceSignalTest, DeadTuplesAreThoseOfTheTable) {
                       [](double p) { return p == 2; });
 }
 
+TEST_F(PaceSignalTest, DeadTuplesAndVacuumOfAPartitionedTableAreThoseOfItsPartitions) {
+  sql("CREATE TABLE t (id int, x text) PARTITION BY RANGE (id);"
+      "CREATE TABLE t_low PARTITION OF t FOR VALUES FROM (0) TO (10000) WITH (autovacuum_enabled = off);"
+      "CREATE TABLE t_high PARTITION OF t FOR VALUES FROM (10000) TO (20000) WITH (autovacuum_enabled = off);"
+      "INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(0, 19999) g");
+  super_sql("UPDATE t SET x = 'y' WHERE id % 100 = 0");
+  super_sql("SELECT pg_stat_force_next_flush()");
+  auto session = door();
+  DeadTuples dead(table());
+  wait_until_pressure([&] { return dead.read(session, with("max_dead_tuples", "100"), now()); },
+                      [](double p) { return p == 2; });
+  TableVacuum signal(table());
+  const auto tuning = with("yield_to_vacuum", "any");
+  test::ApplicationSession vacuum(superuser_dsn(), "SET vacuum_cost_delay = 100; SET vacuum_cost_limit = 1");
+  vacuum.send("VACUUM public.t_high");
+  wait_until_pressure([&] { return signal.read(session, tuning, now()); }, [](double p) { return p > 1; });
+  EXPECT_EQ(only(signal.read(session, tuning, now())).value,
+            fmt::format("vacuum of partition public.t_high by pid {}", vacuum.backend_pid()));
+  super_sql("SELECT pg_cancel_backend($1::integer)", {std::to_string(vacuum.backend_pid())});
+  EXPECT_THROW(vacuum.finish(), test::ApplicationError);
+}
+
 TEST_F(PaceSignalTest, TheOldestSnapshotIsHiddenUntilTheRightIsGiven) {
   auto session = door();
   OldestXmin signal;
