@@ -117,15 +117,38 @@ std::string not_our_write(const Migration& m) {
                      quote_literal(m.row.mark.text));
 }
 
+// Of a user's column, whose collation may call two texts equal that are not the same.
+std::string changed(const std::string& type, const std::string& column) {
+  const auto now = "NEW." + quote_identifier(column), before = "OLD." + quote_identifier(column);
+  return type == "text" || type.starts_with("character varying") ? image_differs(now, before)
+                                                                 : differs_sql(type, now, before);
+}
+
 // Our own write is exempt only while it leaves the sources alone; a user's BEFORE trigger may have changed
-// them under it.
+// them under it. Where forward cannot fail, a row whose new value is the right one already needs no function;
+// that it was not touched would not do, since it may be one that the sweep has not come to.
 std::string forward_when(const Migration& m) {
+  const auto& forward = m.binding.column.forward;
   std::string when = not_our_write(m);
-  for (const auto& input : m.binding.column.forward.inputs) {
-    const auto column = quote_identifier(input_column(input, m.names, true));
-    when += " OR " + image_differs("NEW." + column, "OLD." + column);
+  for (const auto& input : forward.inputs)
+    when += " OR " + changed(input.type, input_column(input, m.names, true));
+  if (forward.totality != Totality::total) return when;
+  return fmt::format("({}) AND {}", when,
+                     differs_sql(m.binding.column.new_type, "NEW." + quote_identifier(m.names.new_column),
+                                 call_sql(forward, m.names, "NEW")));
+}
+
+// What the backward function does nothing without.
+std::string backward_when(const Migration& m) {
+  const auto& column = m.binding.column;
+  std::string when =
+      changed(column.new_type, m.names.new_column) + " OR " + changed(column.old_type, m.names.old_column);
+  if (column.backward) {
+    for (const auto& input : column.backward->inputs) {
+      if (!input.migrated) when += " OR " + changed(input.type, input.column);
+    }
   }
-  return when;
+  return fmt::format("{} AND ({})", not_our_write(m), when);
 }
 
 std::string function_sql(const Migration& m, const std::string& body) {
@@ -313,7 +336,7 @@ std::string install_backward_sql(const Migration& m, const QualifiedName& table,
     sql = fmt::format("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT {};\n", table.sql(),
                       quote_identifier(m.names.old_column), *carried_default.constant_old_sql);
   }
-  return sql + function_sql(m, backward_body(m, carried_default)) + trigger_sql(m, table, not_our_write(m));
+  return sql + function_sql(m, backward_body(m, carried_default)) + trigger_sql(m, table, backward_when(m));
 }
 
 std::string reinstall_forward_sql(const Migration& m, const QualifiedName& table) {

@@ -11,6 +11,19 @@ class TriggerCases : public CaseTest {
     start(text);
     advance_to(Phase::backfill);
   }
+  // Of the capture's function, by one statement.
+  static void expect_calls(ApplicationSession& writer, const std::string& statement, int times) {
+    const auto calls = [&] {
+      return std::stoi(
+          writer.value("SELECT coalesce(sum(pg_stat_get_xact_function_calls(oid)), 0) FROM pg_proc WHERE"
+                       " pronamespace = 'crossfade'::regnamespace AND prorettype = 'trigger'::regtype"));
+    };
+    writer.run("BEGIN");
+    const int before = calls();
+    writer.run(statement);
+    EXPECT_EQ(calls() - before, times) << statement;
+    writer.run("COMMIT");
+  }
 };
 
 // 63: https://github.com/bucardo/bucardo/issues/116: what a replication worker or a loader writes fires no
@@ -188,6 +201,41 @@ TEST_F(TriggerCases, ACastThatCannotFailIsCapturedWithoutAnExceptionBlock) {
       value("SELECT count(*) FROM pg_proc WHERE pronamespace = 'crossfade'::regnamespace AND prorettype ="
             " 'trigger'::regtype AND prosrc LIKE '%EXCEPTION%'"),
       "0");
+}
+
+// Most of an application's updates leave the column alone. Before its row is swept such a one must carry the
+// value nevertheless.
+TEST_F(TriggerCases, AnUpdateOfOtherColumnsCallsNoFunctionOnceTheRowIsRight) {
+  sql("CREATE TABLE t (id int PRIMARY KEY, b int, other int);"
+      "INSERT INTO t SELECT g, g, 0 FROM generate_series(1, 10) g");
+  super_sql("ALTER ROLE app_owner SET track_functions = 'all'");
+  capture();
+  ApplicationSession writer(dsn());
+  expect_calls(writer, "UPDATE t SET other = 1", 0);
+  expect_calls(writer, "UPDATE t SET b = b, id = id + 100", 0);
+  expect_calls(writer, "UPDATE t SET b = b + 1 WHERE id <= 103", 3);
+  expect_calls(writer, "UPDATE t SET " + shadow() + " = 7 WHERE id = 104", 1);
+  EXPECT_EQ(shadow_of("id = 104"), "4") << "what others write into it is overwritten";
+  EXPECT_EQ(stale("b"), "0");
+  // As if the sweep had not come to it yet.
+  ApplicationSession unseen(dsn(),
+                            "SET crossfade.sweep = '" + value("SELECT mark FROM crossfade.migration") + "'");
+  unseen.run("UPDATE t SET " + shadow() + " = NULL WHERE id = 105");
+  EXPECT_EQ(shadow_of("id = 105"), "NULL");
+  expect_calls(writer, "UPDATE t SET other = 2 WHERE id = 105", 1);
+  EXPECT_EQ(shadow_of("id = 105"), "5");
+}
+
+TEST_F(TriggerCases, AfterTheSwitchAnUpdateOfOtherColumnsCallsNoFunction) {
+  sql("CREATE TABLE t (id int PRIMARY KEY, b int, other int);"
+      "INSERT INTO t SELECT g, g, 0 FROM generate_series(1, 10) g");
+  super_sql("ALTER ROLE app_owner SET track_functions = 'all'");
+  capture();
+  advance_to(Phase::switched);
+  ApplicationSession writer(dsn());
+  expect_calls(writer, "UPDATE t SET other = 1, id = id + 100", 0);
+  expect_calls(writer, "UPDATE t SET b = b + 1 WHERE id = 101", 1);
+  EXPECT_EQ(shadow_of("id = 101"), "2");
 }
 
 // 77: https://github.com/reorg/pg_repack/issues/391: a column is added meanwhile, and every INSERT fails.

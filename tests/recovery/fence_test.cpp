@@ -196,7 +196,7 @@ TEST_F(FenceTest, AChunkThatStoodAtTheLockOfARollbackWritesNoRow) {
   const auto before = versions_of_rows();
   const auto workers = stop_chunks_at_the_lock(m, {std::begin(kPlans), std::end(kPlans)});
   world_.run(fmt::format(
-      "UPDATE crossfade.migration SET phase = 'dry_run'; ALTER TABLE public.t DROP COLUMN {}; COMMIT",
+      "UPDATE crossfade.migration SET phase = 'dry_run'; ALTER TABLE public.t DROP COLUMN {} CASCADE; COMMIT",
       shadow_column()));
   for (const auto& worker : workers) EXPECT_EQ(sqlstate_of(*worker), "42703");
   EXPECT_EQ(versions_of_rows(), before);
