@@ -172,6 +172,7 @@ bool Runner::watch_fingerprint(const Migration& m) {
   const auto changes = fingerprint_changes(m.row.fingerprint, fingerprint);
   if (changes.empty()) return false;
   if (m.binding.key.partitioned && follow(m, fingerprint)) return true;
+  if (follow_storage(m, fingerprint)) return true;
   std::string all;
   for (const auto& change : changes) all += (all.empty() ? "" : ", ") + change;
   throw Error(ErrorCode::fingerprint_changed, fmt::format("{}: {}", m.row.table.display(), all),

@@ -77,6 +77,8 @@ class Runner {
   // True when the work of the phase was changed by it: the migration is to be read again.
   bool watch_fingerprint(const Migration& migration);
   bool follow(const Migration& migration, const std::string& fingerprint);
+  bool follow_storage(const Migration& migration, const std::string& fingerprint);
+  void begin_again_if_settled(const std::string& reason);
   TransitionRequest request(Event event);
   void ask_for(std::string_view event, Phase to, int attempts, const WaitUntil& wait);
   void advance_once(PhaseHandler& handler, const WaitUntil& wait);

@@ -8,7 +8,9 @@
 #include "crossfade/phases/range_meter.hpp"
 #include "crossfade/shadow/archive.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
+#include "crossfade/shadow/partition_set.hpp"
 #include "crossfade/shadow/rejects.hpp"
+#include "crossfade/shadow/rewrite.hpp"
 #include "crossfade/shadow/twins.hpp"
 
 namespace crossfade {
@@ -18,8 +20,11 @@ namespace {
 // A runner finds it when it works next; whoever asks before that must not be told that all is well.
 void add_changed_capture(SqlSession& session, const Migration& m, StatusReport& report) {
   if (!has_capture(m.row.phase)) return;
-  const auto changes = fingerprint_changes(m.row.fingerprint, read_fingerprint(session, m));
-  if (changes.empty()) return;
+  const auto now = read_fingerprint(session, m);
+  const auto changes = fingerprint_changes(m.row.fingerprint, now);
+  // What the next command follows by itself.
+  if (changes.empty() || rewrite_changes(m.row.fingerprint, now).only) return;
+  if (m.binding.key.partitioned && partition_changes(m.row.fingerprint, now).only) return;
   report.commands.recapture = "crossfade recapture " + m.row.name;
   report.next.ready = false;
   // A phase that failed for it and a comparison that it ended tell it already.

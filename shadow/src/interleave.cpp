@@ -10,8 +10,11 @@ namespace {
 
 // A table of a MiB may double.
 constexpr std::int64_t kSmallTable = 128;
-// The first share leaves its page, the rest stays. More visits read more and gain little.
-constexpr int kMostVisits = 12;
+// The first share leaves its page, the rest stays. More visits read more, which pays where a version that
+// leaves its page is an entry in several indexes.
+constexpr int kMostVisits = 15;
+constexpr int kMostVisitsOfFewIndexes = 8;
+constexpr std::int64_t kSeveralIndexes = 3;
 // A share should be more than a row: of two rows on a page one would leave it.
 constexpr double kRowsPerShare = 2.5;
 // Below it the visits cost more reading than they save.
@@ -34,8 +37,10 @@ Interleave choose_interleave(const InterleaveFacts& f) {
     return {1, fmt::format("only {:.0f} % of the last window's updates stayed on their page",
                            100 * *f.hot_share)};
   }
-  const auto visits = std::clamp(static_cast<int>(f.rows_per_page / kRowsPerShare), 2, kMostVisits);
-  return {visits, fmt::format("{:.0f} rows to a page", f.rows_per_page)};
+  const int most = f.indexes < kSeveralIndexes ? kMostVisitsOfFewIndexes : kMostVisits;
+  const auto visits = std::clamp(static_cast<int>(f.rows_per_page / kRowsPerShare), 2, most);
+  return {visits, fmt::format("{:.0f} rows to a page, {} index{}", f.rows_per_page, f.indexes,
+                              f.indexes == 1 ? "" : "es")};
 }
 
 PageFacts read_page_facts(SqlSession& session, const Migration& m, Oid relation, const QualifiedName& table) {
@@ -50,10 +55,11 @@ PageFacts read_page_facts(SqlSession& session, const Migration& m, Oid relation,
               " pg_relation_size(c.oid) / current_setting('block_size')::bigint,"
               " CASE WHEN c.relpages > 0 AND c.reltuples > 0 THEN c.reltuples / c.relpages END,"
               " 1 - coalesce(substring(array_to_string(c.reloptions, ',') FROM 'fillfactor=([0-9]+)'), "
-              "'100')::float8 / 100 FROM pg_class c WHERE c.oid = $1::oid",
+              "'100')::float8 / 100, (SELECT count(*) FROM pg_index i WHERE i.indrelid = c.oid)"
+              " FROM pg_class c WHERE c.oid = $1::oid",
               {std::to_string(relation.value), m.names.new_column})
           .one("the table");
-  PageFacts facts{bool_of(row[0]), bool_of(row[1]), int_of(row[2]), 0, double_of(row[4])};
+  PageFacts facts{bool_of(row[0]), bool_of(row[1]), int_of(row[2]), 0, double_of(row[4]), int_of(row[5])};
   if (row[3]) {
     facts.rows_per_page = double_of(row[3]);
   } else if (facts.blocks > 0) {

@@ -19,6 +19,7 @@ struct InterleaveFacts {
   bool shadow_is_indexed = false;
   std::int64_t blocks = 0;  // of the table
   double rows_per_page = 0;
+  std::int64_t indexes = 0;
   double free_share = 0;      // of each page, left free by the fillfactor
   bool follows_pages = true;  // rows that are swept one after the other lie beside each other
   // Of somebody whose snapshot is older than the last window; empty: nobody.
@@ -40,6 +41,7 @@ struct PageFacts {
   bool shadow_is_indexed = false, tracks_counts = true;
   std::int64_t blocks = 0;
   double rows_per_page = 0, free_share = 0;
+  std::int64_t indexes = 0;
 };
 // Reads a few pages in the middle of a table that was never analyzed.
 PageFacts read_page_facts(SqlSession& session, const Migration& migration, Oid relation,

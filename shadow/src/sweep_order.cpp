@@ -13,8 +13,10 @@ namespace crossfade {
 
 namespace {
 
-// Below it every page is cached, whatever the order.
+// Below it every page is cached, whatever the order, and a chunk by key can be halved down to a row.
 constexpr std::int64_t kSmallTable = 128;
+// An index leads to a page as often as it has rows; a range of blocks is read page by page.
+constexpr const char* kEachPageOnce = "by blocks a page is read once in a visit";
 constexpr double kSampledPages = 100;
 constexpr double kOrdered = 0.5;
 
@@ -34,24 +36,6 @@ std::optional<double> correlation(SqlSession& session, const Migration& m, const
   return double_of(row[0]);
 }
 
-// Under a lock on the table, so that number and size are of one storage. One that came after the capture may
-// hold older rows in any of its blocks.
-void count_blocks(SqlSession& session, const Migration& m, const QualifiedName& table, SweepPlan& plan) {
-  const auto row =
-      session
-          .exec(fmt::format("SELECT s.now, CASE WHEN s.now = m.capture_relfilenode THEN m.capture_blocks"
-                            " ELSE pg_relation_size(m.table_oid) / current_setting('block_size')::bigint END"
-                            " FROM crossfade.migration m, pg_relation_filenode($2::oid) AS s (now)"
-                            " WHERE m.id = $1 AND NOT EXISTS (SELECT FROM ONLY {} t WHERE false)",
-                            table.sql()),
-                {m.row.id.text, std::to_string(m.row.table_oid.value)})
-          .one("the storage");
-  plan.by = RangeBy::block;
-  plan.follows_pages = true;
-  plan.relfilenode = text_of(row[0]);
-  plan.blocks = int_of(row[1]);
-}
-
 std::int64_t size_in_blocks(SqlSession& session, const Migration& m) {
   return int_of(session
                     .exec("SELECT pg_relation_size($1::oid) / current_setting('block_size')::bigint",
@@ -61,6 +45,23 @@ std::int64_t size_in_blocks(SqlSession& session, const Migration& m) {
 
 }  // namespace
 
+// One that came after the capture may hold older rows in any of its blocks, and so may a partition, whose
+// size at the capture nobody noted.
+std::optional<CountedBlocks> count_blocks(SqlSession& session, const Migration& m, Oid relation,
+                                          const QualifiedName& name) {
+  const auto found = session.exec(
+      fmt::format("SELECT s.now, CASE WHEN c.oid = m.table_oid AND s.now = m.capture_relfilenode"
+                  " THEN m.capture_blocks"
+                  " ELSE pg_relation_size(c.oid) / current_setting('block_size')::bigint END"
+                  " FROM crossfade.migration m, pg_class c, pg_am a, pg_relation_filenode($2::oid) AS s (now)"
+                  " WHERE m.id = $1 AND c.oid = $2::oid AND a.oid = c.relam AND a.amname = 'heap'"
+                  " AND NOT EXISTS (SELECT FROM ONLY {} t WHERE false)",
+                  name.sql()),
+      {m.row.id.text, std::to_string(relation.value)});
+  if (found.empty()) return std::nullopt;
+  return CountedBlocks{text_of(found[0][0]), int_of(found[0][1])};
+}
+
 SweepPlan choose_order(SqlSession& session, const Migration& m, const QualifiedName& table,
                        std::string_view kind, SweepOrder tuned) {
   SweepPlan plan;
@@ -68,16 +69,19 @@ SweepPlan choose_order(SqlSession& session, const Migration& m, const QualifiedN
     plan.reason = "a replay goes by key";
     return plan;
   }
-  if (m.binding.key.partitioned) {
-    plan.reason = "partitions are swept by key";
+  const auto go_by_blocks = [&](const char* reason) {
+    plan.by = RangeBy::block;
+    plan.reason = reason;
     return plan;
-  }
-  if (tuned == SweepOrder::physical) {
+  };
+  if (tuned == SweepOrder::physical) return go_by_blocks("tuned");
+  if (m.binding.key.partitioned) {
+    if (tuned == SweepOrder::automatic) return go_by_blocks(kEachPageOnce);
     plan.reason = "tuned";
-    count_blocks(session, m, table, plan);
     return plan;
   }
   const auto blocks = size_in_blocks(session, m);
+  if (tuned == SweepOrder::automatic && blocks >= kSmallTable) return go_by_blocks(kEachPageOnce);
   std::optional<double> measured;
   if (blocks >= kSmallTable) measured = correlation(session, m, table, blocks);
   plan.follows_pages = !measured || std::abs(*measured) >= kOrdered;
@@ -86,7 +90,6 @@ SweepPlan choose_order(SqlSession& session, const Migration& m, const QualifiedN
                     : (measured ? fmt::format("correlation of key and pages {:.2f}", *measured)
                                 : std::string("too few rows to tell how the key lies"));
   if (tuned == SweepOrder::key) plan.reason = "tuned; " + plan.reason;
-  if (tuned == SweepOrder::automatic && !plan.follows_pages) count_blocks(session, m, table, plan);
   return plan;
 }
 

@@ -8,6 +8,12 @@ namespace crossfade {
 std::int64_t block_of(const Key& bound) { return std::stoll(bound.parts.at(0)); }
 Key block_bound(std::int64_t block) { return {{std::to_string(block)}}; }
 
+RowShare SweepPosition::share() const {
+  constexpr int kMany = 12;
+  if (visits < kMany) return {visits, visit - 1, visit - 1};
+  return {visits + 1, visit == 1 ? 0 : visit, visit};
+}
+
 std::optional<Key> SweepPosition::low(const std::optional<Key>& unit_low) const {
   if (within) return within;
   if (in_window() && piece > 1) return window.at(static_cast<std::size_t>(piece) - 2);

@@ -20,6 +20,13 @@ enum class RangeBy { key, block };
 std::int64_t block_of(const Key& bound);
 Key block_bound(std::int64_t block);
 
+// The rows that one visit takes: those whose line pointer's number modulo `modulus` is from `first` to
+// `last`.
+struct RowShare {
+  int modulus = 1, first = 0, last = 0;
+  bool operator==(const RowShare&) const = default;
+};
+
 struct SweepPosition {
   std::optional<Key> watermark;  // everything up to here is done or set aside; absent: not begun
   std::vector<Key> window;       // where its pieces end; empty: no window is open
@@ -32,6 +39,9 @@ struct SweepPosition {
   bool in_window() const { return !window.empty(); }
   // The next chunk takes one share of the rows only.
   bool takes_a_share() const { return in_window() && visit < visits; }
+  // Of the next chunk. Requires: takes_a_share(). With many visits the first takes a double one: new versions
+  // are wider than old ones by the new column, so the room that one share leaves is too small for the next.
+  RowShare share() const;
   // Where the next chunk begins; absent: at the first row.
   std::optional<Key> low(const std::optional<Key>& unit_low) const;
   // Where the piece at hand ends. Requires an open window.

@@ -55,7 +55,8 @@ namespace {
 constexpr const char* kLow = "$17::text[]";
 constexpr const char* kHigh = "$18::text[]";
 // Balanced on every page, and cheap: the last two bytes of a tid are the number of the line pointer.
-constexpr const char* kShare = "get_byte(tidsend(t.ctid), 5) % {}::integer = {}::integer";
+constexpr const char* kShare =
+    "get_byte(tidsend(t.ctid), 5) % ${}::integer BETWEEN ${}::integer AND ${}::integer";
 
 std::string block_range(std::string_view low, std::string_view high) {
   const auto tid = [](std::string_view bound) {
@@ -152,6 +153,15 @@ constexpr const char* kAlwaysCalm = "calm AS MATERIALIZED (SELECT)";
 
 }  // namespace
 
+namespace {
+// Reading the range a second time only to count costs as much as finding what to write. Where a share is
+// taken by blocks nothing rests on it: whatever a visit left unwritten, and whatever a trigger swallows, the
+// last one finds.
+bool counts_rows(const ChunkForm& form) {
+  return form.by == RangeBy::key || form.share == ChunkForm::Share::all;
+}
+}  // namespace
+
 std::string chunk_sql(const Migration& m, const QualifiedName& table, const ChunkForm& form) {
   const bool low_is_open = form.low == ChunkForm::Low::open;
   const bool shared = form.share == ChunkForm::Share::one;
@@ -159,7 +169,7 @@ std::string chunk_sql(const Migration& m, const QualifiedName& table, const Chun
   const auto p = pieces(m, table, form.by, low_is_open ? "" : kLow, kHigh);
   // Names $17 even when the range does not use it, so that the low bound is no matter of the parameters.
   const std::string range = p.range + (low_is_open ? fmt::format(" AND {} IS NULL", kLow) : "") +
-                            (shared ? " AND " + fmt::format(kShare, "$19", "$20") : "");
+                            (shared ? " AND " + fmt::format(kShare, 19, 20, 21) : "");
   const bool tolerant = way == ChunkWay::tolerant;
   // CASE fixes the order of evaluation: the expression is never called on a row on which it fails.
   const std::string needs =
@@ -167,10 +177,12 @@ std::string chunk_sql(const Migration& m, const QualifiedName& table, const Chun
   std::string sql = "WITH " + fence(!tolerant, "= 'running'") + ", " +
                     (way == ChunkWay::careful ? kAlwaysCalm : kCalm) + ", " +
                     fmt::format(kSlot, fmt::arg("position", stands_at(8))) + ", ";
-  sql += fmt::format(
-      "seen AS MATERIALIZED (SELECT count(*) AS n, count(*) FILTER (WHERE {}) AS needed FROM ONLY {} t"
-      " WHERE {} AND EXISTS (SELECT FROM slot)), ",
-      needs, p.table, range);
+  if (counts_rows(form)) {
+    sql += fmt::format(
+        "seen AS MATERIALIZED (SELECT count(*) AS n, count(*) FILTER (WHERE {}) AS needed FROM ONLY {} t"
+        " WHERE {} AND EXISTS (SELECT FROM slot)), ",
+        needs, p.table, range);
+  }
   std::string parked = "0", rejected = "0";
   if (way == ChunkWay::careful) {
     // A row that changed between the snapshot and its lock has a version that the trigger wrote: its ctid is
@@ -190,6 +202,8 @@ std::string chunk_sql(const Migration& m, const QualifiedName& table, const Chun
         "1), ",
         p.table, p.shadow, p.value, range, needs);
   }
+  if (!counts_rows(form))
+    sql += "seen AS MATERIALIZED (SELECT count(*) AS n, count(*) AS needed FROM written), ";
   if (tolerant) {
     sql += fmt::format(
         "rejected AS (INSERT INTO crossfade.reject (migration_id, key, sqlstate, message)"
@@ -221,6 +235,13 @@ void append(SqlParams& params, const SweepPosition& at) {
 
 }  // namespace
 
+void append_share(SqlParams& params, const SweepPosition& at) {
+  if (!at.takes_a_share()) return;
+  const auto share = at.share();
+  params.insert(params.end(),
+                {std::to_string(share.modulus), std::to_string(share.first), std::to_string(share.last)});
+}
+
 SqlParams chunk_params(const ChunkOf& of, const ChunkStep& step) {
   SqlParams params{of.migration.text, of.token.text,           std::string(to_text(of.phase)),
                    of.mark.text,      std::to_string(of.pass), std::to_string(of.unit),
@@ -229,9 +250,7 @@ SqlParams chunk_params(const ChunkOf& of, const ChunkStep& step) {
   append(params, step.after);
   params.insert(params.end(),
                 {std::string(step.done ? "true" : "false"), nullable(step.low), array_literal(step.high)});
-  if (step.before.takes_a_share()) {
-    params.insert(params.end(), {std::to_string(step.before.visits), std::to_string(step.before.visit - 1)});
-  }
+  append_share(params, step.before);
   return params;
 }
 
@@ -288,7 +307,7 @@ std::string differing_keys_sql(const Migration& m, const QualifiedName& table, c
   const bool low_is_open = form.low == ChunkForm::Low::open;
   const auto p = pieces(m, table, form.by, low_is_open ? "" : "$1::text[]", "$2::text[]");
   const auto share =
-      form.share == ChunkForm::Share::one ? " AND " + fmt::format(kShare, "$4", "$5") : std::string();
+      form.share == ChunkForm::Share::one ? " AND " + fmt::format(kShare, 4, 5, 6) : std::string();
   const auto differs = form.way == ChunkWay::tolerant
                            ? fmt::format("CASE WHEN {} IS NULL THEN {} ELSE true END", p.failure, p.differs)
                            : p.differs;

@@ -26,9 +26,10 @@ struct ChunkForm {
   Share share = Share::all;
 };
 
-// Result: fence held (t/f), unit held (t/f), rows seen, rows that needed writing, rows written, rows parked,
-// rejects, units advanced, calm (t/f; not calm: nothing was done, go the careful way), rows whose new version
-// stayed on its page, rewritten (t/f; the bounds are blocks of a storage that is gone: nothing was done).
+// Result: fence held (t/f), unit held (t/f), rows seen, rows that needed writing (of a share by blocks both
+// are the rows written), rows written, rows parked, rejects, units advanced, calm (t/f; not calm: nothing was
+// done, go the careful way), rows whose new version stayed on its page, rewritten (t/f; the bounds are blocks
+// of a storage that is gone: nothing was done).
 std::string chunk_sql(const Migration& migration, const QualifiedName& table, const ChunkForm& form);
 
 // Who sweeps what.
@@ -51,6 +52,9 @@ struct ChunkStep {
 // The parameters of a chunk statement, whose form follows from the step.
 SqlParams chunk_params(const ChunkOf& of, const ChunkStep& step);
 
+// Adds the share that the next chunk of `at` takes, three parameters; nothing when it takes all rows.
+void append_share(SqlParams& params, const SweepPosition& at);
+
 // Opens or gives up the window of a unit that is still where `before` says. A row comes back if it was.
 std::string set_window_sql();
 SqlParams set_window_params(const ChunkOf& of, const SweepPosition& before, const SweepPosition& after);
@@ -62,7 +66,7 @@ enum class RowOf { table, leftover };
 std::string write_row_sql(const Migration& migration, const QualifiedName& table, RowOf row = RowOf::table);
 
 // Keys of the rows of the range that still differ, at most $3, read in their own snapshot. $1 low, $2 high,
-// and with a share $4 visits, $5 share.
+// and with a share $4 to $6 as by append_share().
 std::string differing_keys_sql(const Migration& migration, const QualifiedName& table, const ChunkForm& form);
 
 }  // namespace crossfade

@@ -102,11 +102,11 @@ void SweepWorker::ask_for_part() {
 // Between two chunks of ours. The window stays whole: what is given away lies behind it.
 void SweepWorker::give_part_away() {
   const auto opened = unit_->at.in_window() ? unit_->at.window.back() : unit_->at.low(unit_->low);
-  if (unit_->by == RangeBy::block || opened == unit_->high) return;
+  if (opened == unit_->high) return;
   try {
     const auto bound = split_when_asked(
         *session_, sweep_.migration_, table(), sweep_.token_, sweep_.pass_,
-        {unit_->number, unit_->relation, unit_->lease, unit_->at.watermark, opened, unit_->high});
+        {unit_->number, unit_->relation, unit_->lease, unit_->at.watermark, opened, unit_->high, unit_->by});
     if (bound) unit_->high = *bound;
   } catch (const Error& error) {
     if (!error.is_transient()) throw;
@@ -160,7 +160,11 @@ SweepWorker::Step SweepWorker::chunk(ChunkWay way, const ChunkStep& step) {
   const auto seen = int_of(row[2]), needed = int_of(row[3]), written = int_of(row[4]),
              parked = int_of(row[5]);
   const bool shared = step.before.takes_a_share(), windowed = step.before.in_window();
-  const auto rows = shared ? seen * step.before.visits : seen;
+  // By blocks a visit that takes a share counts only what it writes.
+  const bool by_block = unit_->by == RangeBy::block;
+  const auto rows = !shared    ? seen
+                    : by_block ? windows_.blocks_to_rows(blocks_of(step))
+                               : seen * step.before.visits;
   // Each visit pays for its share; the last one reads all rows and writes what is left of them.
   rows_of_chunk_ = windowed && !shared ? std::max(needed, seen / step.before.visits) : seen;
   rows_since_beat_ += rows_of_chunk_;
@@ -199,10 +203,7 @@ void SweepWorker::check_suppressed(std::int64_t needed, std::int64_t written, co
   if (written >= needed) return;
   const auto differing = [&] {
     SqlParams params{nullable(step.low), array_literal(step.high), "1"};
-    if (step.before.takes_a_share()) {
-      params.insert(params.end(),
-                    {std::to_string(step.before.visits), std::to_string(step.before.visit - 1)});
-    }
+    append_share(params, step.before);
     return session_->exec(differing_keys_sql(sweep_.migration_, table(), form_of(ChunkWay::plain, step)),
                           params);
   };

@@ -39,7 +39,7 @@ std::string claim_unit_sql() {
 // left of one, only its holder can find out.
 std::string ask_for_split_sql() {
   return "UPDATE crossfade.unit u SET split = 'wanted' FROM (SELECT o.pass_id, o.number FROM crossfade.unit o"
-         " WHERE o.pass_id = $1::bigint AND NOT o.done AND o.split IS NULL AND o.range_by = 'key' AND "
+         " WHERE o.pass_id = $1::bigint AND NOT o.done AND o.split IS NULL AND "
          "o.lease_runner = $3::uuid"
          " AND o.lease_until > clock_timestamp()"
          " AND NOT EXISTS (SELECT FROM crossfade.unit w WHERE w.pass_id = $1::bigint AND w.split = 'wanted'"

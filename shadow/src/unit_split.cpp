@@ -5,7 +5,8 @@
 // one transaction: in every snapshot either the old unit is open or both are there, so no pass ends between
 // them. The pass is locked first, so that two cuts never draw one number.
 //
-// Where it is cut matters to nobody's rows: any key beyond what the holder has opened divides the range.
+// Where it is cut matters to nobody's rows: any key, or block, beyond what the holder has opened divides the
+// range.
 #include "unit_split.hpp"
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@ namespace {
 
 // A part that is smaller is done before anybody has found and claimed it.
 constexpr std::int64_t kLeastRows = 500;
+constexpr std::int64_t kLeastBlocks = 16;
 // Rows that may be counted one by one; where more are left, a sample of pages tells the middle, and where too
 // few pages of the sample are of the unit, it is cut after this many rows.
 constexpr std::int64_t kMostCounted = 4000;
@@ -53,9 +55,18 @@ std::optional<Key> sampled_middle(SqlSession& session, const Migration& m, const
   return parse_key(text_of(found[0][0]));
 }
 
+// A block with as many before it as behind it; nullopt when too few are left.
+std::optional<Key> middle_block(const HeldUnit& held) {
+  const auto opened = held.opened ? block_of(*held.opened) : 0;
+  const auto left = block_of(held.high) - opened;
+  if (left < 2 * kLeastBlocks) return std::nullopt;
+  return block_bound(opened + left / 2);
+}
+
 // A key that leaves rows on both sides of it; nullopt when too few are left.
 std::optional<Key> middle(SqlSession& session, const Migration& m, const QualifiedName& table,
                           const HeldUnit& held) {
+  if (held.by == RangeBy::block) return middle_block(held);
   const auto& key = m.binding.key;
   const auto counted =
       int_of(session
@@ -93,10 +104,10 @@ bool cut_at(SqlSession& session, const Migration& m, const Token& token, const P
       " AND EXISTS (SELECT FROM crossfade.migration m WHERE m.id = $7::uuid AND m.token = $8::uuid"
       "  AND m.phase = $9 AND m.status = 'running')"
       " AND (SELECT count(*) FROM crossfade.unit c WHERE c.pass_id = $1::bigint) < $10::integer"
-      " RETURNING u.pass_id, u.relation)"
-      " INSERT INTO crossfade.unit (pass_id, number, relation, low, high)"
+      " RETURNING u.pass_id, u.relation, u.range_by, u.relfilenode)"
+      " INSERT INTO crossfade.unit (pass_id, number, relation, low, high, range_by, relfilenode)"
       " SELECT c.pass_id, (SELECT max(o.number) + 1 FROM crossfade.unit o WHERE o.pass_id = $1::bigint),"
-      " c.relation, $5::text[], $6::text[] FROM cut c",
+      " c.relation, $5::text[], $6::text[], c.range_by, c.relfilenode FROM cut c",
       {pass_id, std::to_string(held.number), held.lease, nullable(held.watermark), array_literal(at),
        array_literal(held.high), m.row.id.text, token.text, std::string(to_text(m.row.phase)),
        std::to_string(kMostUnitsOfPass)});

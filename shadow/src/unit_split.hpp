@@ -7,6 +7,7 @@
 #include "crossfade/core/sql_session.hpp"
 #include "crossfade/shadow/binding.hpp"
 #include "crossfade/shadow/comparator.hpp"
+#include "sweep_position.hpp"
 
 namespace crossfade {
 
@@ -19,9 +20,10 @@ struct HeldUnit {
   Oid relation;  // whose rows it sweeps
   std::string lease;
   std::optional<Key> watermark;
-  // The greatest key that the worker may have opened; nullopt: none, the unit begins at the first key.
+  // The greatest bound that the worker may have opened; nullopt: none, the unit begins with the first row.
   std::optional<Key> opened;
   Key high;
+  RangeBy by = RangeBy::key;
 };
 
 // When somebody asked for it and enough is left: a new unit has the tail, and the bound of the held one is

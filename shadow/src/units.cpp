@@ -14,10 +14,13 @@ namespace crossfade {
 
 namespace {
 
-// Small tables get few units, so that a test sees several and a billion rows see no more than this many state
-// rows.
+// A unit of a small table is small, so that there are several for the workers; that of a large one has room
+// for windows whose pieces outweigh the fixed cost of a chunk. Whoever has nothing to do is given a part of
+// one.
 constexpr int kMostUnits = 64;
-constexpr std::int64_t kRowsPerUnit = 5000;
+constexpr std::int64_t kRowsOfSmallUnit = 5000;
+constexpr std::int64_t kFewUnits = 8;
+constexpr std::int64_t kRowsOfLargeUnit = 200'000;
 // Enough sampled keys for even quantiles; a sample reads whole pages, so tiny tables are read whole.
 constexpr double kSampledRows = 6400;
 
@@ -35,7 +38,9 @@ TableSize size_of(SqlSession& session, Oid relation, std::int64_t most) {
                         .one("table");
   // reltuples is 0 or -1 before the first ANALYZE: then guess from the size, at a narrow row.
   const auto rows = std::max(int_of(size[0]), int_of(size[1]) / 100);
-  return {rows, std::clamp<std::int64_t>(rows / kRowsPerUnit, 1, most)};
+  const auto units =
+      std::max(std::clamp<std::int64_t>(rows / kRowsOfSmallUnit, 1, kFewUnits), rows / kRowsOfLargeUnit);
+  return {rows, std::min(units, most)};
 }
 
 std::vector<Key> quantiles(SqlSession& session, const Migration& m, const QualifiedName& table,
@@ -58,8 +63,8 @@ std::vector<Key> quantiles(SqlSession& session, const Migration& m, const Qualif
   return bounds;
 }
 
-void plan_relation(SqlSession& session, const Migration& m, Oid relation, const QualifiedName& name,
-                   const Key& high, std::int64_t most, std::vector<PlannedUnit>& units) {
+void plan_keys(SqlSession& session, const Migration& m, Oid relation, const QualifiedName& name,
+               const Key& high, std::int64_t most, std::vector<PlannedUnit>& units) {
   auto bounds = quantiles(session, m, name, size_of(session, relation, most), high);
   bounds.push_back(high);
   std::optional<Key> low;
@@ -69,29 +74,44 @@ void plan_relation(SqlSession& session, const Migration& m, Oid relation, const 
   }
 }
 
-// A table of which every row that is older than the capture lies in the first blocks of one storage.
-std::vector<PlannedUnit> plan_blocks(SqlSession& session, const Migration& m, const SweepPlan& plan) {
-  const auto all = std::max<std::int64_t>(plan.blocks, 1);
-  const auto count = std::min(size_of(session, m.row.table_oid, kMostUnits).units, all);
-  std::vector<PlannedUnit> units;
+// A relation of which every row that is older than the capture lies in the first blocks of one storage.
+void plan_blocks(SqlSession& session, Oid relation, const CountedBlocks& counted, std::int64_t most,
+                 std::vector<PlannedUnit>& units) {
+  const auto all = std::max<std::int64_t>(counted.blocks, 1);
+  const auto count = std::min(size_of(session, relation, most).units, all);
   std::optional<Key> low;
   for (std::int64_t i = 1; i <= count; ++i) {
     const auto bound = block_bound(all * i / count);
-    units.push_back({m.row.table_oid, low, bound, plan.relfilenode});
+    units.push_back({relation, low, bound, counted.relfilenode});
     low = bound;
   }
-  return units;
 }
 
-// Each leaf up to its greatest key of now. A row that was in it when the capture came and has not been
-// written since is still there; whatever was written or moved since came through the capture.
-std::vector<PlannedUnit> plan_leaves(SqlSession& session, const Migration& m,
+struct Relation {
+  Oid oid;
+  QualifiedName name;
+};
+
+// `high`: its greatest key. Whoever cannot be read by blocks is read by key.
+void plan_relation(SqlSession& session, const Migration& m, RangeBy by, const Relation& relation,
+                   const Key& high, std::int64_t most, std::vector<PlannedUnit>& units) {
+  const auto counted =
+      by == RangeBy::block ? count_blocks(session, m, relation.oid, relation.name) : std::nullopt;
+  if (counted)
+    plan_blocks(session, relation.oid, *counted, most, units);
+  else
+    plan_keys(session, m, relation.oid, relation.name, high, most, units);
+}
+
+// Each leaf up to its greatest key, or its last block, of now. A row that was in it when the capture came and
+// has not been written since is still there; whatever was written or moved since came through the capture.
+std::vector<PlannedUnit> plan_leaves(SqlSession& session, const Migration& m, RangeBy by,
                                      const std::vector<PartitionFacts>& leaves) {
   std::vector<PlannedUnit> units;
   const auto most = std::max<std::int64_t>(kMostUnits / std::max<std::int64_t>(std::ssize(leaves), 1), 1);
   for (const auto& leaf : leaves) {
     if (const auto high = greatest_key(session, leaf.name, m.binding.key))
-      plan_relation(session, m, leaf.oid, leaf.name, *high, most, units);
+      plan_relation(session, m, by, {leaf.oid, leaf.name}, *high, most, units);
   }
   return units;
 }
@@ -129,11 +149,9 @@ PassRow open_sweep_pass(SqlSession& session, const Migration& m, const Qualified
   SweepPlan plan;
   if (high) plan = choose_order(session, m, table, kind, order);
   if (high && m.binding.key.partitioned)
-    units = plan_leaves(session, m, leaves_of(session, m));
-  else if (high && plan.by == RangeBy::block)
-    units = plan_blocks(session, m, plan);
+    units = plan_leaves(session, m, plan.by, leaves_of(session, m));
   else if (high)
-    plan_relation(session, m, m.row.table_oid, table, *high, kMostUnits, units);
+    plan_relation(session, m, plan.by, {m.row.table_oid, table}, *high, kMostUnits, units);
   Transaction transaction(session);
   const auto id =
       text_of(session
@@ -167,7 +185,8 @@ std::vector<PlannedUnit> plan_arrived(SqlSession& session, const Migration& m,
   std::erase_if(leaves, [&](const PartitionFacts& leaf) {
     return std::ranges::find(arrived, leaf.oid) == arrived.end();
   });
-  return plan_leaves(session, m, leaves);
+  // By key, whatever the order of the pass: the table may be in dual_write by now.
+  return plan_leaves(session, m, RangeBy::key, leaves);
 }
 
 void store_arrived(SqlSession& session, const Migration& m, const std::vector<Oid>& arrived,
@@ -185,6 +204,49 @@ void store_arrived(SqlSession& session, const Migration& m, const std::vector<Oi
   }
   // Without a backfill there is one to come, which plans for all.
   if (pass) store_units(session, std::to_string(pass->id), units);
+}
+
+RewrittenUnits plan_rewritten(SqlSession& session, const Migration& m) {
+  RewrittenUnits planned;
+  const auto pass = running_sweep(session, m);
+  if (!pass) return planned;
+  const auto found = session.exec(
+      "SELECT u.number, u.relation FROM crossfade.unit u WHERE u.pass_id = $1::bigint"
+      " AND u.relfilenode <> pg_relation_filenode(u.relation) ORDER BY u.relation",
+      {std::to_string(pass->id)});
+  std::vector<Oid> relations;
+  for (const auto& row : found.rows) {
+    planned.pass = pass->id;
+    planned.void_ones.push_back(static_cast<int>(int_of(row[0])));
+    const Oid relation{static_cast<std::uint32_t>(int_of(row[1]))};
+    if (relations.empty() || relations.back() != relation) relations.push_back(relation);
+  }
+  const auto most = std::max<std::int64_t>(kMostUnits / std::max<std::int64_t>(std::ssize(relations), 1), 1);
+  for (const auto relation : relations) {
+    const auto name = relation_name(session, relation);
+    if (!name) continue;
+    if (const auto high = greatest_key(session, *name, m.binding.key))
+      plan_relation(session, m, RangeBy::block, {relation, *name}, *high, most, planned.units);
+  }
+  return planned;
+}
+
+// What the old ones have written was written: the pass keeps their counts.
+void store_rewritten(SqlSession& session, const RewrittenUnits& planned) {
+  if (planned.pass == 0) return;
+  const std::string pass = std::to_string(planned.pass);
+  std::vector<std::optional<std::string>> numbers;
+  for (const int number : planned.void_ones) numbers.emplace_back(std::to_string(number));
+  session.exec(
+      "WITH gone AS (DELETE FROM crossfade.unit u WHERE u.pass_id = $1::bigint AND u.number = ANY "
+      "($2::integer[])"
+      " RETURNING u.rows_read, u.rows_written)"
+      " UPDATE crossfade.pass p SET rows_read = p.rows_read + g.rows_read,"
+      " rows_written = p.rows_written + g.rows_written"
+      " FROM (SELECT coalesce(sum(rows_read), 0) AS rows_read, coalesce(sum(rows_written), 0) AS rows_written"
+      " FROM gone) g WHERE p.id = $1::bigint",
+      {pass, array_literal(numbers)});
+  store_units(session, pass, planned.units);
 }
 
 UnitTotals unit_totals(SqlSession& session, std::int64_t pass) {

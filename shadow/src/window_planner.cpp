@@ -14,7 +14,7 @@ constexpr std::int64_t kChunksBetweenLooks = 10;
 constexpr std::int64_t kChunksAfterFailure = 100;
 // Fewer rows say nothing about how many of them stay on their page.
 constexpr std::int64_t kTellingRows = 500;
-constexpr std::int64_t kSmallestPiece = 3000;
+constexpr std::int64_t kSmallestPiece = 5000;
 constexpr std::int64_t kChunksOfAWindow = 8 * kPieces;
 
 }  // namespace
@@ -52,6 +52,7 @@ Interleave WindowPlanner::decide(SqlSession& session, const Migration& m, Oid re
   facts.shadow_is_indexed = pages_->shadow_is_indexed;
   facts.blocks = pages_->blocks;
   facts.rows_per_page = pages_->rows_per_page;
+  facts.indexes = pages_->indexes;
   facts.free_share = pages_->free_share;
   facts.follows_pages = follows_pages_;
   if (pages_->tracks_counts && written_ >= kTellingRows)
@@ -79,6 +80,10 @@ std::int64_t WindowPlanner::piece_rows(std::int64_t wanted) const {
 std::int64_t WindowPlanner::rows_to_blocks(std::int64_t rows) const {
   const double rows_per_page = pages_ ? std::max(pages_->rows_per_page, 1.0) : 1.0;
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rows) / rows_per_page));
+}
+
+std::int64_t WindowPlanner::blocks_to_rows(std::int64_t blocks) const {
+  return static_cast<std::int64_t>(static_cast<double>(blocks) * (pages_ ? pages_->rows_per_page : 1.0));
 }
 
 void WindowPlanner::chunk_done(std::int64_t written, std::int64_t hot, bool windowed) {

@@ -26,6 +26,7 @@ class WindowPlanner {
   // Rows of a piece, so that a unit has room for a window of ten.
   std::int64_t piece_rows(std::int64_t wanted) const;
   std::int64_t rows_to_blocks(std::int64_t rows) const;
+  std::int64_t blocks_to_rows(std::int64_t blocks) const;
 
   void chunk_done(std::int64_t written, std::int64_t hot, bool windowed);
   void window_opened() { written_ = hot_ = 0; }

@@ -29,6 +29,7 @@ inline const std::vector<std::string> kInDryRun{"dry_run.flushed"};
 inline const std::vector<std::string> kInChunk{"chunk.before", "chunk.bounded", "chunk.after"};
 inline const std::vector<std::string> kInBackfill{"units.planned", "sweep.slice"};
 inline const std::vector<std::string> kInWindow{"window.opened"};
+inline const std::vector<std::string> kAfterARewrite{"rewrite.planned", "rewrite.followed"};
 inline const std::vector<std::string> kAtLeftovers{"catch_up.before", "catch_up.opened"};
 inline const std::vector<std::string> kInDualWrite{"twin.intent", "twin.built"};
 inline const std::vector<std::string> kInCompare{"units.planned", "chunk.after",     "replay.ended",

@@ -129,7 +129,7 @@ TEST_F(SweepCostTest, RandomKeysAreSweptInPhysicalOrderAndStayOnTheirPages) {
   EXPECT_LT(cost.growth, 0.3);
   const auto pass = newest_pass(door_, fixture_->migration().row.id, "backfill");
   EXPECT_EQ(sweep_fact(*pass, "order"), "physical");
-  EXPECT_EQ(sweep_fact(*pass, "interleave"), "12");
+  EXPECT_EQ(sweep_fact(*pass, "interleave"), "15");
   EXPECT_EQ(value("SELECT string_agg(DISTINCT range_by, '') FROM crossfade.unit"), "block");
   EXPECT_EQ(value("SELECT max(high[1]::bigint) >= 600 FROM crossfade.unit"), "t");
 }
@@ -145,17 +145,26 @@ TEST_F(SweepTest, AReplayGoesByKeyInOneVisitAndWritesNothing) {
   EXPECT_EQ(sweep_fact(replay, "interleave"), "1");
 }
 
+// By blocks also a row that left its page for the free room of the last block, where it is read again.
 TEST_F(SweepTest, EveryRowIsReadOnceInTheFiguresOfAnInterleavedSweep) {
   make_table(20'000);
-  const auto pass = open();
-  run_to_the_end(pass, tuned(5, 2));
-  const auto totals = unit_totals(door_, pass.id);
-  EXPECT_EQ(totals.rows_read, 20'000);
-  EXPECT_EQ(totals.rows_written, 20'000);
-  EXPECT_EQ(
-      value("SELECT count(*) FROM crossfade.unit WHERE num_nonnulls(window_bounds, visits, visit, piece,"
-            " within) > 0"),
-      "0");
+  for (const auto order : {SweepOrder::key, SweepOrder::physical}) {
+    SCOPED_TRACE(static_cast<int>(order));
+    const auto column = quote_identifier(fixture_->migration().names.new_column);
+    fixture_->write_unseen(fmt::format("UPDATE public.t SET {} = NULL", column));
+    sql("UPDATE crossfade.pass SET state = 'void'");
+    sql("VACUUM FULL t");
+    const auto pass = open("backfill", order);
+    run_to_the_end(pass, tuned(5, 2));
+    const auto totals = unit_totals(door_, pass.id);
+    EXPECT_GE(totals.rows_read, 20'000);
+    EXPECT_LE(totals.rows_read, order == SweepOrder::key ? 20'000 : 20'000 + 70);
+    EXPECT_EQ(totals.rows_written, 20'000);
+    EXPECT_EQ(
+        value("SELECT count(*) FROM crossfade.unit WHERE num_nonnulls(window_bounds, visits, visit, piece,"
+              " within) > 0"),
+        "0");
+  }
 }
 
 // A snapshot from before the sweep keeps what the first visit leaves behind.

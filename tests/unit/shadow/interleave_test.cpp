@@ -11,12 +11,16 @@ InterleaveFacts full_pages() {
   InterleaveFacts facts;
   facts.blocks = 100'000;
   facts.rows_per_page = 60;
+  facts.indexes = 4;
   return facts;
 }
 
 TEST(InterleaveTest, AFullTableIsSweptInSeveralVisits) {
-  EXPECT_EQ(choose_interleave(full_pages()).visits, 12);
+  EXPECT_EQ(choose_interleave(full_pages()).visits, 15);
   auto facts = full_pages();
+  facts.indexes = 1;
+  EXPECT_EQ(choose_interleave(facts).visits, 8);
+  facts.indexes = 3;
   facts.rows_per_page = 20;
   EXPECT_EQ(choose_interleave(facts).visits, 8);
   facts.rows_per_page = 5;

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "support/live_writers.hpp"
 
@@ -21,6 +23,22 @@ TEST(SweepPositionTest, WithoutAWindowTheWatermarkFollowsTheChunk) {
   EXPECT_EQ(at.watermark, key(7));
   EXPECT_EQ(at.low(key(3)), key(7));
   EXPECT_FALSE(at.takes_a_share());
+}
+
+// Every line pointer has one visit before the last, or is left to the last; no two visits have the same.
+TEST(SweepPositionTest, TheSharesOfAWindowAreDisjointAndLeaveOneToTheLastVisit) {
+  for (const int visits : {2, 3, 8, 11, 12, 15, 64}) {
+    auto at = SweepPosition{}.with_window({key(20)}, visits);
+    std::vector<int> times(static_cast<std::size_t>(at.share().modulus), 0);
+    EXPECT_EQ(at.share().last - at.share().first, visits < 12 ? 0 : 1);
+    for (; at.takes_a_share(); at = at.after(key(20))) {
+      const auto share = at.share();
+      EXPECT_EQ(share.modulus, std::ssize(times));
+      for (int i = share.first; i <= share.last; ++i) ++times.at(static_cast<std::size_t>(i));
+    }
+    EXPECT_EQ(std::ranges::count(times, 1), std::ssize(times) - 1) << visits;
+    EXPECT_EQ(times.back(), 0) << visits;
+  }
 }
 
 TEST(SweepPositionTest, AWindowIsSweptVisitByVisitAndTheWatermarkMovesAtItsEnd) {

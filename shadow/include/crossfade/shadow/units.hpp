@@ -37,6 +37,16 @@ std::vector<PlannedUnit> plan_arrived(SqlSession& session, const Migration& migr
 void store_arrived(SqlSession& session, const Migration& migration, const std::vector<Oid>& arrived,
                    const std::vector<PlannedUnit>& units);
 
+// Of the running sweep, the units whose blocks are of a storage that is gone, and those that take their
+// place; read before the transaction in which they are stored.
+struct RewrittenUnits {
+  std::int64_t pass = 0;  // 0: no sweep is running, or all its bounds hold
+  std::vector<int> void_ones;
+  std::vector<PlannedUnit> units;
+};
+RewrittenUnits plan_rewritten(SqlSession& session, const Migration& migration);
+void store_rewritten(SqlSession& session, const RewrittenUnits& planned);
+
 struct UnitTotals {
   // rows_read: in an open window also what was written but not yet read by the last visit.
   std::int64_t total = 0, done = 0, rows_read = 0, rows_written = 0, chunks = 0, leftovers = 0;
