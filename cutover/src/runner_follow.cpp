@@ -28,7 +28,7 @@ void Runner::begin_again_if_settled(const std::string& reason) {
 // Another storage with the same rows is no fault of the capture either: what was planned by its blocks is
 // planned anew.
 bool Runner::follow_storage(const Migration& m, const std::string& fingerprint) {
-  const auto changes = rewrite_changes(m.row.fingerprint, fingerprint);
+  const auto changes = rewrite_changes(m, fingerprint);
   if (!changes.only) return false;
   begin_again_if_settled("the table was rewritten");
   if (!follow_rewrite(session_, m, changes, fingerprint, setup_.options->operator_name, setup_.options->host))

@@ -23,7 +23,7 @@ void add_changed_capture(SqlSession& session, const Migration& m, StatusReport& 
   const auto now = read_fingerprint(session, m);
   const auto changes = fingerprint_changes(m.row.fingerprint, now);
   // What the next command follows by itself.
-  if (changes.empty() || rewrite_changes(m.row.fingerprint, now).only) return;
+  if (changes.empty() || rewrite_changes(m, now).only) return;
   if (m.binding.key.partitioned && partition_changes(m.row.fingerprint, now).only) return;
   report.commands.recapture = "crossfade recapture " + m.row.name;
   report.next.ready = false;

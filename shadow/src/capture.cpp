@@ -133,9 +133,11 @@ std::string forward_when(const Migration& m) {
   for (const auto& input : forward.inputs)
     when += " OR " + changed(input.type, input_column(input, m.names, true));
   if (forward.totality != Totality::total) return when;
-  return fmt::format("({}) AND {}", when,
+  // The cheaper first: of a row that the sweep writes it is false.
+  return fmt::format("{} AND ({})",
                      differs_sql(m.binding.column.new_type, "NEW." + quote_identifier(m.names.new_column),
-                                 call_sql(forward, m.names, "NEW")));
+                                 call_sql(forward, m.names, "NEW")),
+                     when);
 }
 
 // What the backward function does nothing without.

@@ -32,8 +32,10 @@ std::string rest_of(const std::string& mark) { return mark.substr(std::min(mark.
 
 }  // namespace
 
-RewriteChanges rewrite_changes(const std::string& before, const std::string& after) {
+RewriteChanges rewrite_changes(const Migration& m, const std::string& after) {
   RewriteChanges changes;
+  const auto& before = m.row.fingerprint;
+  if (m.row.phase == Phase::switched && m.spec.archive == Archive::table) return changes;
   if (before.empty() || after.empty()) return changes;
   const auto old_facts = json::parse(before), new_facts = json::parse(after);
   if (old_facts.size() != new_facts.size()) return changes;

@@ -15,8 +15,9 @@ struct RewriteChanges {
   std::vector<std::string> what;  // "table storage", "storage of partition NAME"
   bool only = false;              // nothing else differs
 };
-// Of two fingerprints.
-RewriteChanges rewrite_changes(const std::string& before, const std::string& after);
+// Between the migration's fingerprint and `after`. While what an archive holds rests on the storage, none is
+// followed: TRUNCATE fires no trigger that would tell it.
+RewriteChanges rewrite_changes(const Migration& migration, const std::string& after);
 
 // Makes `now` the fingerprint of the migration, and what follows from the change, in one transaction: of the
 // running sweep, units whose bounds are blocks of a storage that is gone give way to units of the present
