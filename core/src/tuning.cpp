@@ -134,7 +134,7 @@ bool set_yield(Tuning& tuning, std::string_view text) {
 constexpr std::int64_t kBillion = 1'000'000'000;
 
 constexpr auto kEntries = std::to_array<Entry>({
-    {{"workers", "2", "1..64", "Workers that sweep at the same time in one process."},
+    {{"workers", "2", "1..64", "Workers that sweep, or read, at the same time in one process."},
      [](Tuning& t, std::string_view v) { return set_integer(t.workers, v, 1, 64); },
      [](const Tuning& t) { return std::to_string(t.workers); }},
     {{"rows_per_second", "0", "0..1000000000",

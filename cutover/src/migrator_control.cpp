@@ -8,6 +8,7 @@
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/phase_request.hpp"
+#include "crossfade/phases/paced_read.hpp"
 #include "crossfade/shadow/capture.hpp"
 #include "crossfade/shadow/pace_governor.hpp"
 #include "group.hpp"
@@ -191,16 +192,17 @@ PassRow Migrator::compare(const MigrationRef& ref) {
     const auto table = current_table(env.session, m);
     if (direction == CompareDirection::backward) resolve_misfits(env.session, m, table);
     StateStore(env.session).stamp_last_write(m.row.id);
-    Comparator comparator(m, table, direction);
-    const auto pass = comparator.open_pass(env.session);
     const auto estimate = estimated_rows(env.session, m.row.table_oid);
-    const auto progress = [&](std::int64_t rows) {
+    env.progress = [&](std::int64_t rows, std::int64_t, const std::string& note) {
       if (impl_->listener != nullptr)
-        impl_->listener->on_progress({m.row.name, m.row.phase, rows, estimate, "comparing"});
+        impl_->listener->on_progress({m.row.name, m.row.phase, rows, estimate, note});
     };
-    while (!comparator.run(env.session, env.cache, pass, std::chrono::milliseconds(500), stop_, progress,
-                           env.replica))
+    PacedComparison comparison;
+    while (!comparison.slice(env, m, direction, std::chrono::milliseconds(500))) {
       runner.check();
+      // Of a migration that was paused before, this is what was asked for.
+      if (row.status != Status::paused) runner.hold_while_paused();
+    }
     const auto ended = *newest_pass(env.session, m.row.id, "compare", to_text(direction));
     if (sum)
       add_to(*sum, ended);

@@ -58,11 +58,12 @@ class Runner {
   std::vector<Migration> load_in_working_order();
   PhaseEnv& env() { return env_; }
   void check();
+  // Returns when an operator does not pause it, or no longer.
+  void hold_while_paused();
 
  private:
   void settle_once();
   void pass_on_interrupt();
-  void hold_while_paused();
   void fail(const Migration& migration, const std::string& reason);
   Migration load(const MigrationId& id);
   void settle_one(const MigrationId& id);

@@ -9,12 +9,12 @@ namespace crossfade {
 
 namespace {
 
-// The controller speaks while a sweep is at work; everything else goes as fast as it can.
+// The controller speaks while something is swept or read; everything else goes as fast as it can.
 void add_order(SqlSession& session, const MigrationRow& row, StatusReport& report) {
   const auto found = session.exec(
       "SELECT p.state, p.limit_rows_per_second, p.reason, p.since, p.starved_seconds, p.signals"
       " FROM crossfade.pace p WHERE p.migration_id = $1 AND p.token = $2 AND p.state <> 'idle'"
-      // What is older was said of a sweep that is over, by a session that broke before it could say so.
+      // What is older was said of work that is over, by a session that broke before it could say so.
       " AND p.at > clock_timestamp() - interval '15 s'",
       {row.id.text, row.token.text});
   if (found.empty()) return;
@@ -46,8 +46,9 @@ void add_pace(SqlSession& session, const MigrationRow& row, const Tuning& tuning
     report.eta_seconds.reset();
     return;
   }
-  if (!row.lease_live || row.status != Status::running) return;
-  pace.state = "running";
+  // A settled phase can be compared again.
+  if (!row.lease_live || row.status == Status::failed) return;
+  if (row.status == Status::running) pace.state = "running";
   add_order(session, row, report);
   if (pace.state == "running" && tuning.rows_per_second > 0 &&
       report.rate_rows_per_second > 0.9 * static_cast<double>(tuning.rows_per_second)) {

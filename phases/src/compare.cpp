@@ -77,7 +77,7 @@ StepResult CompareHandler::resolve_and_compare(PhaseEnv& env, const Migration& m
     resolve_rejects(env.session, m, current_table(env.session, m), env.token,
                     [&] { void_passes(env.session, m.row.id, "compare"); });
   }
-  return run_comparison(env, m, CompareDirection::forward, slice);
+  return run_comparison(env, m, CompareDirection::forward, slice, comparison_);
 }
 
 StepResult CompareHandler::refresh(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {

@@ -49,6 +49,20 @@ std::vector<Blocker> expectation_blockers(const Migration& m, const ProfileRepor
 
 }  // namespace
 
+bool DryRunHandler::read(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice,
+                         const PassRow& pass) {
+  std::string note;
+  const auto told = [&](std::int64_t) {
+    env.progress(profiler_->rows_read(), -1, note.empty() ? "reading" : "reading, " + note);
+  };
+  const bool ended = paced_.slice(env, m, slice, note, [&](const ReadCrew& crew, auto length) {
+    return profiler_->run(env.session, env.cache, pass, length, env.stop, told, crew);
+  });
+  if (!note.empty()) env.progress(-1, -1, "reading, " + note);
+  if (ended) paced_.end();
+  return ended;
+}
+
 StepResult DryRunHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
   auto report = newest_report(env.session, m);
   // A report that missed the expectations in an earlier run: the rows may have been corrected since.
@@ -58,20 +72,18 @@ StepResult DryRunHandler::step(PhaseEnv& env, const Migration& m, std::chrono::m
   }
   began_ = true;
   if (!report) {
-    Profiler profiler(m, current_table(env.session, m));
+    if (!profiler_) profiler_ = std::make_unique<Profiler>(m, current_table(env.session, m));
     // One that was read to its end and not reported: the collisions were not counted to the end.
     auto pass = newest_pass(env.session, m.row.id, "profile");
     if (!pass || pass->state != "ended") {
-      pass = profiler.open_pass(env.session);
-      const auto told = [&](std::int64_t rows) { env.progress(rows, -1, "reading"); };
-      if (!profiler.run(env.session, env.cache, *pass, slice, env.stop, told, env.replica))
-        return {StepResult::Kind::again, {}, {}};
+      if (!pass || pass->state != "running") pass = profiler_->open_pass(env.session);
+      if (!read(env, m, slice, *pass)) return {StepResult::Kind::again, {}, {}};
     }
     const bool there = env.replica != nullptr && env.replica->is_proved(pass->id);
     auto* reader = there ? &env.replica->session(env.session, env.stop) : nullptr;
     // Counting collisions may take long and changes nothing: it can be cancelled, and is done again.
     const Interruptible interruptible(env.interruptible);
-    report = profiler.report(env.session, pass->id, reader);
+    report = profiler_->report(env.session, pass->id, reader);
   }
   auto blockers = unaccepted(expectation_blockers(m, *report), env.accepted);
   if (!blockers.empty()) return {StepResult::Kind::waiting, std::move(blockers), {}};

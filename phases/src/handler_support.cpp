@@ -167,20 +167,14 @@ std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& m, Comp
 }
 
 StepResult run_comparison(PhaseEnv& env, const Migration& m, CompareDirection direction,
-                          std::chrono::milliseconds slice) {
-  const auto table = current_table(env.session, m);
+                          std::chrono::milliseconds slice, PacedComparison& comparison) {
   const auto newest = newest_pass(env.session, m.row.id, "compare", to_text(direction));
   if (newest && newest->state == "ended" && comparison_blockers(env, m, direction).empty()) {
     return {StepResult::Kind::settled, {}, {}};
   }
   // Every write of ours so far is older than a new pass; a running one was stamped when it began.
   if (!newest || newest->state != "running") StateStore(env.session).stamp_last_write(m.row.id);
-  Comparator comparator(m, table, direction);
-  const auto pass = comparator.open_pass(env.session);
-  const bool ended = comparator.run(
-      env.session, env.cache, pass, slice, env.stop,
-      [&](std::int64_t rows) { env.progress(rows, -1, "comparing"); }, env.replica);
-  if (!ended) return {StepResult::Kind::again, {}, {}};
+  if (!comparison.slice(env, m, direction, slice)) return {StepResult::Kind::again, {}, {}};
   auto blockers = comparison_blockers(env, m, direction);
   if (blockers.empty()) return {StepResult::Kind::settled, {}, {}};
   // Only a difference needs a person; everything else is answered by another pass.

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "crossfade/phases/paced_read.hpp"
 #include "crossfade/phases/paced_sweep.hpp"
 #include "crossfade/phases/phase_handler.hpp"
 #include "crossfade/shadow/comparator.hpp"
@@ -59,7 +60,10 @@ class DryRunHandler : public PhaseHandler {
   Crossing leave_back(PhaseEnv& env, const Migration& migration) override;
 
  private:
+  bool read(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice, const PassRow& pass);
   bool began_ = false;
+  PacedRead paced_;
+  std::unique_ptr<Profiler> profiler_;
 };
 
 class BackfillHandler : public PhaseHandler {
@@ -102,6 +106,7 @@ class CompareHandler : public PhaseHandler {
   StepResult replay(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
   StepResult resolve_and_compare(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice);
   PacedSweep sweep_;
+  PacedComparison comparison_;
   int replays_that_wrote_ = 0;
 };
 
@@ -121,6 +126,7 @@ class SwitchedHandler : public PhaseHandler {
   StepResult archive(PhaseEnv& env, const Migration& migration);
   ShortLock lock_;
   RefusedBuild refused_;
+  PacedComparison comparison_;
 };
 
 class DroppedHandler : public PhaseHandler {
@@ -142,7 +148,7 @@ std::vector<Blocker> comparison_blockers(PhaseEnv& env, const Migration& migrati
 // A slice of the newest comparison, a new one when the newest does not count any more. settled or failed at
 // its end.
 StepResult run_comparison(PhaseEnv& env, const Migration& migration, CompareDirection direction,
-                          std::chrono::milliseconds slice);
+                          std::chrono::milliseconds slice, PacedComparison& comparison);
 // What hangs on the column is no longer what the ledger says.
 std::vector<Blocker> dependent_blockers(PhaseEnv& env, const Migration& migration);
 // Snapshots older than our last write of the shadow: pid, age and query each.

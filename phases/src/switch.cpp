@@ -247,7 +247,7 @@ StepResult SwitchedHandler::step(PhaseEnv& env, const Migration& m, std::chrono:
   if (given_up.kind != StepResult::Kind::settled) return given_up;
   if (auto unsettled = settle_column(env, m, m.names.new_column, lock_)) return *unsettled;
   resolve_misfits(env.session, m, table);
-  return run_comparison(env, m, CompareDirection::backward, slice);
+  return run_comparison(env, m, CompareDirection::backward, slice, comparison_);
 }
 
 // Only when the drop is asked for and its time has come: until it is made or taken back, each write of the
@@ -281,7 +281,7 @@ StepResult SwitchedHandler::refresh(PhaseEnv& env, const Migration& m, std::chro
     if (auto result = archive(env, m); result.kind != StepResult::Kind::settled) return result;
   }
   resolve_misfits(env.session, m, current_table(env.session, m));
-  auto compared = run_comparison(env, m, CompareDirection::backward, slice);
+  auto compared = run_comparison(env, m, CompareDirection::backward, slice, comparison_);
   if (!archives || compared.kind != StepResult::Kind::settled) return compared;
   // And last, what was written while the comparison went on.
   return archive(env, m);

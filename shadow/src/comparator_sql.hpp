@@ -27,10 +27,13 @@ bool may_fail(const Migration& migration, CompareDirection direction);
 // nothing failed.
 std::string verdict_sql(const Migration& migration, CompareDirection direction, Tolerance tolerance);
 
-// One row: rows, excepted, flagged (differences), text[] of at most kFlaggedKeys flagged keys. Parameters as
-// range_params().
+// One row: rows, and how many of them have a verdict. Nothing else is made of a row, so it is what a range
+// costs that is clean. `range`: a condition over alias t.
+std::string range_counts_sql(const Migration& migration, const QualifiedName& table,
+                             CompareDirection direction, Tolerance tolerance, const std::string& range);
+// One row: rows, excepted, flagged (differences), text[] of at most kFlaggedKeys flagged keys.
 std::string range_verdicts_sql(const Migration& migration, const QualifiedName& table,
-                               CompareDirection direction, Tolerance tolerance, const KeyRange& range);
+                               CompareDirection direction, Tolerance tolerance, const std::string& range);
 
 // $1: text[] of key literals. One row per key that exists: key literal, verdict, hash of old, hash of new.
 std::string keyed_verdicts_sql(const Migration& migration, const QualifiedName& table,

@@ -33,9 +33,21 @@ std::string joined(const KeyFacts& key, Item item) {
 
 std::string array_of(const std::optional<Key>& key) { return key ? array_literal(*key) : std::string(); }
 
-// Number n of a key that is a text[], typed.
-std::string element(const KeyColumn& column, std::string_view array, std::size_t n) {
-  return collated(column, fmt::format("(({})[{}])::{}", array, n, column.type_text));
+// One end of a range: an expression that is a text[], or a key whose values stand in the text. Empty: open.
+struct Bound {
+  Bound(std::string_view expression) : array(expression) {}
+  Bound(const std::string& expression) : array(expression) {}
+  Bound(const std::optional<Key>& values) : key(values ? &*values : nullptr) {}
+  bool empty() const { return array.empty() && key == nullptr; }
+  std::string_view array;
+  const Key* key = nullptr;
+};
+
+// Number n of a key, typed.
+std::string element(const KeyColumn& column, const Bound& bound, std::size_t n) {
+  const auto value = bound.key != nullptr ? quote_literal(bound.key->parts.at(n - 1))
+                                          : fmt::format("(({})[{}])", bound.array, n);
+  return collated(column, fmt::format("{}::{}", value, column.type_text));
 }
 
 bool is_mixed(const KeyFacts& key) {
@@ -62,15 +74,15 @@ std::string tuple(const KeyFacts& key, std::string_view alias) {
          joined(key, [&](const KeyColumn& c, std::size_t) { return collated(c, reference(c, alias)); }) + ")";
 }
 
-std::string typed_tuple(const KeyFacts& key, std::string_view array) {
-  return "(" + joined(key, [&](const KeyColumn& c, std::size_t n) { return element(c, array, n); }) + ")";
+std::string typed_tuple(const KeyFacts& key, const Bound& bound) {
+  return "(" + joined(key, [&](const KeyColumn& c, std::size_t n) { return element(c, bound, n); }) + ")";
 }
 
 enum class Side { after, before };
 
 std::string compare(const KeyColumn& column, std::string_view alias, const std::string& op,
-                    std::string_view array, std::size_t n) {
-  return fmt::format("{} {} {}", collated(column, reference(column, alias)), op, element(column, array, n));
+                    const Bound& bound, std::size_t n) {
+  return fmt::format("{} {} {}", collated(column, reference(column, alias)), op, element(column, bound, n));
 }
 
 std::string strictly(const KeyColumn& column, Side side) {
@@ -78,8 +90,7 @@ std::string strictly(const KeyColumn& column, Side side) {
 }
 
 // The keys on one side of a bound, as conditions that exclude each other.
-std::vector<std::string> boxes(const KeyFacts& key, std::string_view alias, std::string_view bound,
-                               Side side) {
+std::vector<std::string> boxes(const KeyFacts& key, std::string_view alias, const Bound& bound, Side side) {
   std::vector<std::string> list;
   std::string equal;
   for (std::size_t i = 0; i < key.columns.size(); ++i) {
@@ -91,8 +102,8 @@ std::vector<std::string> boxes(const KeyFacts& key, std::string_view alias, std:
   return list;
 }
 
-std::vector<std::string> range_boxes(const KeyFacts& key, std::string_view alias, std::string_view low,
-                                     std::string_view high) {
+std::vector<std::string> range_boxes(const KeyFacts& key, std::string_view alias, const Bound& low,
+                                     const Bound& high) {
   if (low.empty()) return boxes(key, alias, high, Side::before);
   auto above = boxes(key, alias, low, Side::after);
   if (high.empty()) return above;
@@ -104,8 +115,7 @@ std::vector<std::string> range_boxes(const KeyFacts& key, std::string_view alias
   return list;
 }
 
-std::string mixed_range(const KeyFacts& key, std::string_view alias, std::string_view low,
-                        std::string_view high) {
+std::string mixed_range(const KeyFacts& key, std::string_view alias, const Bound& low, const Bound& high) {
   const auto& first = key.columns.front();  // ascends
   std::string sql;
   if (!low.empty()) sql += compare(first, alias, ">=", low, 1) + " AND ";
@@ -155,8 +165,8 @@ std::string key_text_sql(const KeyFacts& key, std::string_view alias) {
          joined(key, [&](const KeyColumn& c, std::size_t) { return reference(c, alias) + "::text"; }) + "]";
 }
 
-std::string key_range_sql(const KeyFacts& key, std::string_view alias, std::string_view low,
-                          std::string_view high) {
+namespace {
+std::string between(const KeyFacts& key, std::string_view alias, const Bound& low, const Bound& high) {
   if (low.empty() && high.empty()) return "true";
   if (is_mixed(key)) return mixed_range(key, alias, low, high);
   std::string sql;
@@ -166,9 +176,19 @@ std::string key_range_sql(const KeyFacts& key, std::string_view alias, std::stri
   }
   return sql;
 }
+}  // namespace
+
+std::string key_range_sql(const KeyFacts& key, std::string_view alias, std::string_view low,
+                          std::string_view high) {
+  return between(key, alias, low, high);
+}
+
+std::string key_range_sql(const KeyFacts& key, std::string_view alias, const KeyRange& range) {
+  return between(key, alias, range.low, range.high);
+}
 
 std::string key_equals_sql(const KeyFacts& key, std::string_view alias, std::string_view array) {
-  return tuple(key, alias) + " = " + typed_tuple(key, array);
+  return tuple(key, alias) + " = " + typed_tuple(key, Bound(array));
 }
 
 std::string nth_key_sql(const QualifiedName& table, const KeyFacts& key, const KeyRange& range) {

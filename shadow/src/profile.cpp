@@ -3,8 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "crossfade/core/error.hpp"
+#include "crossfade/shadow/key_sql.hpp"
 #include "profile_sql.hpp"
 #include "range_walk.hpp"
+#include "reader_settings.hpp"
 
 namespace crossfade {
 
@@ -186,6 +188,52 @@ Equality equality_of(SqlSession& session, const std::string& type) {
   }
 }
 
+class RangeProfile : public RangeReader {
+ public:
+  RangeProfile(const Migration& migration, const QualifiedName& table, Equality equality)
+      : migration_(migration), table_(table), equality_(equality) {
+    const auto& column = migration.binding.column;
+    may_fail_ =
+        !column.forward.try_function.empty() || (column.backward && !column.backward->try_function.empty());
+  }
+
+  RangeRead read(SqlSession& reader, const Piece& piece) override {
+    const auto began = std::chrono::steady_clock::now();
+    auto profile = counters(reader, key_range_sql(migration_.binding.key, "t", piece.read), piece.processes);
+    profile.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    RangeRead result;
+    result.rows = profile.rows;
+    result.differences = profile.errors;
+    result.result = to_json(profile);
+    return result;
+  }
+
+ private:
+  ProfileReport counters(SqlSession& reader, const std::string& range, int processes) {
+    try {
+      return read_once(reader, range, processes);
+    } catch (const Error& error) {
+      if (tolerance_ == Tolerance::tolerant || !error.is_data_error() || !may_fail_) throw;
+    }
+    tolerance_ = Tolerance::tolerant;
+    return read_once(reader, range, processes);
+  }
+
+  // Where one row failed the next range begins tolerant.
+  ProfileReport read_once(SqlSession& reader, const std::string& range, int processes) {
+    auto profile = counters_of(
+        exec_shared(reader, profile_range_sql(migration_, table_, equality_, tolerance_, range), processes));
+    if (profile.errors == 0) tolerance_ = Tolerance::strict;
+    return profile;
+  }
+
+  const Migration& migration_;
+  const QualifiedName& table_;
+  Equality equality_;
+  bool may_fail_ = false;
+  Tolerance tolerance_ = Tolerance::strict;
+};
+
 }  // namespace
 
 std::int64_t colliding_rows(const ProfileReport& report) {
@@ -206,43 +254,28 @@ std::optional<ProfileReport> profile_of(const PassRow& pass) {
 ProfileReport profile_from_json(const std::string& text) { return report_of(json::parse(text)); }
 
 Profiler::Profiler(const Migration& migration, QualifiedName table, RangePace pace)
-    : migration_(migration), table_(std::move(table)), pace_(pace) {}
+    : migration_(migration), table_(std::move(table)), pace_(pace), reader_(new_reader()) {}
+
+Profiler::~Profiler() = default;
 
 PassRow Profiler::open_pass(SqlSession& session) {
-  return open_read_pass(session, migration_, table_, "profile", "forward", "");
+  return open_read_pass(session, migration_, table_, "profile", "forward", "", reader_);
 }
 
 bool Profiler::run(SqlSession& session, CursorCache& cache, const PassRow& pass,
                    std::chrono::milliseconds slice, const std::atomic<bool>& stop,
-                   const std::function<void(std::int64_t rows)>& progress, Replica* replica) {
-  const auto& column = migration_.binding.column;
-  const auto equality = equality_of(session, column.old_type);
-  const bool may_fail =
-      !column.forward.try_function.empty() || (column.backward && !column.backward->try_function.empty());
-  const auto counters = [&](SqlSession& reader, const KeyRange& range) {
-    const auto read = [&](Tolerance tolerance) {
-      return counters_of(reader.exec_prepared(
-          profile_range_sql(migration_, table_, equality, tolerance, range), range_params(range)));
+                   const std::function<void(std::int64_t rows)>& progress, const ReadCrew& crew) {
+  if (!walk_ || walk_->pass() != pass.id) {
+    RangeWalk::Setup setup{migration_, table_, pass, reader_, "", "dry_run.flushed", "", {}, false, {}};
+    setup.reader_of_ranges = [this, equality = equality_of(session, migration_.binding.column.old_type)] {
+      return std::make_unique<RangeProfile>(migration_, table_, equality);
     };
-    try {
-      return read(Tolerance::strict);
-    } catch (const Error& error) {
-      if (!error.is_data_error() || !may_fail) throw;
-    }
-    return read(Tolerance::tolerant);
-  };
-  RangeWalk walk(session, cache, {migration_, table_, pass.id, "", "dry_run.flushed", "", replica}, pace_);
-  return walk.run(slice, stop, progress, [&](SqlSession& reader, const KeyRange& range) {
-    const auto began = std::chrono::steady_clock::now();
-    auto profile = counters(reader, range);
-    profile.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    RangeRead result;
-    result.rows = profile.rows;
-    result.differences = profile.errors;
-    result.result = to_json(profile);
-    return result;
-  });
+    walk_ = std::make_unique<RangeWalk>(std::move(setup), pace_);
+  }
+  return walk_->run(session, cache, crew, slice, stop, progress);
 }
+
+std::int64_t Profiler::rows_read() const { return walk_ ? walk_->rows_read() : 0; }
 
 ProfileReport Profiler::report(SqlSession& session, std::int64_t pass, SqlSession* reader) {
   const SqlParams id{std::to_string(pass)};

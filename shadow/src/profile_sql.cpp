@@ -9,7 +9,6 @@
 
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/transform.hpp"
-#include "range_walk.hpp"
 
 namespace crossfade {
 
@@ -101,7 +100,7 @@ std::string rounded_sql(const Migration& m, const std::string& old_value, const 
 }
 
 std::string stages_sql(const Migration& m, const QualifiedName& table, Tolerance tolerance,
-                       const KeyRange& range) {
+                       const std::string& range) {
   const auto& column = m.binding.column;
   const bool round_trip = column.backward && !column.one_way;
   const auto failure = [&](const Expression& expression) {
@@ -109,8 +108,7 @@ std::string stages_sql(const Migration& m, const QualifiedName& table, Tolerance
   };
   const auto shadow = quote_identifier(m.names.new_column);
   auto sql = fmt::format("SELECT {}{} AS \"cf failure\" FROM {} t WHERE {} OFFSET 0", columns_sql(m),
-                         failure(column.forward), rows_sql(m.binding.key, table),
-                         range_condition(m.binding.key, range));
+                         failure(column.forward), rows_sql(m.binding.key, table), range);
   sql = fmt::format("SELECT t.*, CASE WHEN t.\"cf failure\" IS NULL THEN {} END AS {} FROM ({}) t OFFSET 0",
                     call_sql(column.forward, m.names, "t"), shadow, sql);
   auto error = std::string("t.\"cf failure\"");
@@ -140,7 +138,7 @@ std::string equality_probe_sql(const std::string& type) {
 }
 
 std::string profile_range_sql(const Migration& m, const QualifiedName& table, Equality old_equality,
-                              Tolerance tolerance, const KeyRange& range) {
+                              Tolerance tolerance, const std::string& range) {
   const auto& column = m.binding.column;
   const auto old_value = "r." + quote_identifier(m.names.old_column);
   const auto new_value = "r." + quote_identifier(m.names.new_column);

@@ -17,9 +17,9 @@ enum class Equality { by_operator, by_image };
 std::string equality_probe_sql(const std::string& type);
 
 // One row per SQLSTATE and one with NULL for the rows that convert: sqlstate, rows, changed, nulls in, nulls
-// out, lossy, respelled, message, text[] of at most ten key literals. Parameters as range_params().
+// out, lossy, respelled, message, text[] of at most ten key literals. `range`: a condition over alias t.
 std::string profile_range_sql(const Migration& migration, const QualifiedName& table, Equality old_equality,
-                              Tolerance tolerance, const KeyRange& range);
+                              Tolerance tolerance, const std::string& range);
 
 // $1: oid. Bytes of the heap, bytes of the indexes.
 inline constexpr const char* kTableSizes = "SELECT pg_relation_size($1::oid), pg_indexes_size($1::oid)";

@@ -1,8 +1,15 @@
+// Several workers of one reader read ranges of one pass, so ranges are committed in any order, and what a
+// death leaves open may lie between them. Their order is that of the key, which PostgreSQL tells.
+//
+// A pass has one reader at a time. Who goes on with a pass puts its own id into the row; a statement that
+// stores ranges takes a share lock of that row and looks for the id under it. So the ranges of a runner that
+// was superseded are committed before the successor looks what is open, or never.
 #include "read_pass.hpp"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/identifier.hpp"
@@ -60,8 +67,10 @@ std::optional<std::string> literal_of(const std::optional<Key>& key) {
 
 constexpr const char* kStore = R"sql(
 WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true) AS setting),
-alive AS (SELECT p.id FROM crossfade.pass p, durable
-          WHERE p.id = $1::bigint AND p.state = 'running' AND durable.setting IS NOT NULL),
+alive AS MATERIALIZED (
+  SELECT p.id FROM crossfade.pass p, durable
+  WHERE p.id = $1::bigint AND p.state = 'running' AND p.result->>'reader' = $14
+    AND durable.setting IS NOT NULL FOR SHARE OF p),
 kept AS (
   INSERT INTO crossfade.comparison (pass_id, number, low, high, rows_read, differences, excepted, result)
   SELECT a.id, r.number, r.low::text[], r.high::text[], r.rows_read, r.differences, r.excepted, r.result
@@ -78,13 +87,21 @@ found AS (
   RETURNING key)
 SELECT (SELECT count(*) FROM kept), (SELECT count(*) FROM found))sql";
 
+// The ranges of a pass in the order of the key. The first one is open below.
+std::string placed_sql(const KeyFacts& key) {
+  return fmt::format(
+      "SELECT c.number, c.low, c.high, c.rows_read, c.differences, c.excepted, lag(c.high) OVER w AS before,"
+      " row_number() OVER w AS place, count(*) OVER () AS of_all"
+      " FROM crossfade.comparison c WHERE c.pass_id = $1::bigint"
+      " WINDOW w AS (ORDER BY c.low IS NOT NULL, {}, c.number)",
+      key_array_order_sql(key, "c.low"));
+}
+
 // A pass is whole when the first range is open below, the last one open above, and each begins where the one
 // before it ended. Without ranges the aggregate is NULL, and the pass does not end.
-constexpr const char* kEnd = R"sql(
-WITH placed AS (
-  SELECT low, high, rows_read, differences, excepted, lag(high) OVER w AS before,
-         row_number() OVER w AS place, count(*) OVER () AS of_all
-  FROM crossfade.comparison WHERE pass_id = $1::bigint WINDOW w AS (ORDER BY number)),
+std::string end_sql(const KeyFacts& key) {
+  return fmt::format(R"sql(
+WITH placed AS ({}),
 sums AS (
   SELECT sum(rows_read) AS rows_read, sum(differences) AS differences, sum(excepted) AS excepted,
          bool_and(CASE WHEN place = 1 THEN low IS NULL ELSE coalesce(low = before, false) END
@@ -92,7 +109,24 @@ sums AS (
   FROM placed)
 UPDATE crossfade.pass p SET state = 'ended', ended_at = clock_timestamp(), rows_read = s.rows_read,
        differences = s.differences, excepted = s.excepted
-FROM sums s WHERE p.id = $1::bigint AND p.state = 'running' AND s.tile)sql";
+FROM sums s WHERE p.id = $1::bigint AND p.state = 'running' AND s.tile)sql",
+                     placed_sql(key));
+}
+
+// What lies before the first range, between two, and behind the last one. Absent bounds are open.
+std::string open_sql(const KeyFacts& key) {
+  return fmt::format(
+      "WITH placed AS ({}) SELECT o.low, o.high FROM ("
+      " SELECT place, before AS low, low AS high FROM placed"
+      " WHERE CASE WHEN place = 1 THEN low IS NOT NULL ELSE low IS DISTINCT FROM before END"
+      " UNION ALL SELECT of_all + 1, high, NULL FROM placed WHERE place = of_all AND high IS NOT NULL"
+      " UNION ALL SELECT 1, NULL, NULL WHERE NOT EXISTS (SELECT FROM placed)) o ORDER BY o.place",
+      placed_sql(key));
+}
+
+std::optional<Key> key_of(const SqlValue& value) {
+  return value ? std::optional(parse_key(*value)) : std::nullopt;
+}
 
 }  // namespace
 
@@ -114,7 +148,8 @@ void void_passes(SqlSession& session, const MigrationId& id, std::string_view ki
 }
 
 PassRow open_read_pass(SqlSession& session, const Migration& migration, const QualifiedName& table,
-                       std::string_view kind, std::string_view direction, const std::string& fingerprint) {
+                       std::string_view kind, std::string_view direction, const std::string& fingerprint,
+                       const std::string& reader) {
   const auto running = fmt::format(
       "{}WHERE p.migration_id = $1 AND p.kind = $2 AND p.direction = $3 AND p.state = 'running'"
       " ORDER BY p.id DESC LIMIT 1",
@@ -122,7 +157,7 @@ PassRow open_read_pass(SqlSession& session, const Migration& migration, const Qu
   const SqlParams which{migration.row.id.text, std::string(kind), std::string(direction)};
   const auto found = session.exec(running, which);
   if (!found.empty()) return pass_of(found[0]);
-  nlohmann::json result = nlohmann::json::object();
+  nlohmann::json result{{"reader", reader}};
   if (const auto high = greatest_key(session, table, migration.binding.key)) {
     result["opening_high"] = array_literal(*high);
   }
@@ -136,33 +171,51 @@ PassRow open_read_pass(SqlSession& session, const Migration& migration, const Qu
   return pass_of(session.exec(running, which).one("the new pass"));
 }
 
-PassPosition position_of(SqlSession& session, std::int64_t pass) {
+std::string new_reader() {
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", random());
+  return id;
+}
+
+bool is_claimed(const PassRow& pass, const std::string& reader) {
+  return nlohmann::json::parse(pass.result).value("reader", std::string()) == reader;
+}
+
+void claim_pass(SqlSession& session, std::int64_t pass, const std::string& reader) {
+  const auto claimed = session.exec(
+      "UPDATE crossfade.pass SET result = result || jsonb_build_object('reader', $2::text)"
+      " WHERE id = $1::bigint AND state <> 'void'",
+      {std::to_string(pass), reader});
+  if (claimed.affected_rows == 0) throw no_longer_runs(pass);
+}
+
+PassPosition position_of(SqlSession& session, std::int64_t pass, const KeyFacts& key) {
+  const SqlParams id{std::to_string(pass)};
   const auto row = session
                        .exec(R"sql(
-SELECT p.state, coalesce(c.number, 0), c.high, p.result->>'opening_high',
-       coalesce((SELECT sum(s.rows_read) FROM crossfade.comparison s WHERE s.pass_id = p.id), 0)::bigint,
+SELECT p.state, p.result->>'opening_high',
+       coalesce((SELECT max(c.number) FROM crossfade.comparison c WHERE c.pass_id = p.id), 0)::bigint,
+       coalesce((SELECT sum(c.rows_read) FROM crossfade.comparison c WHERE c.pass_id = p.id), 0)::bigint,
        (SELECT count(*) FROM crossfade.difference d WHERE d.pass_id = p.id)
-FROM crossfade.pass p
-LEFT JOIN LATERAL (SELECT r.number, r.high FROM crossfade.comparison r WHERE r.pass_id = p.id
-                   ORDER BY r.number DESC LIMIT 1) c ON true
-WHERE p.id = $1::bigint)sql",
-                             {std::to_string(pass)})
+FROM crossfade.pass p WHERE p.id = $1::bigint)sql",
+                             id)
                        .one("the pass");
   PassPosition position;
   position.state = text_of(row[0]);
-  const auto committed = int_of(row[1]);
-  position.next_number = committed + 1;
-  if (row[2]) position.low = parse_key(*row[2]);
-  position.complete = committed > 0 && !row[2];
-  if (row[3]) position.opening_high = parse_key(*row[3]);
-  position.rows_read = int_of(row[4]);
-  position.stored_differences = int_of(row[5]);
   if (position.state == "void") throw no_longer_runs(pass);
+  position.opening_high = key_of(row[1]);
+  position.next_number = int_of(row[2]) + 1;
+  position.rows_read = int_of(row[3]);
+  position.stored_differences = int_of(row[4]);
+  for (const auto& gap : session.exec(open_sql(key), id).rows)
+    position.open.push_back({key_of(gap[0]), key_of(gap[1])});
   return position;
 }
 
-std::int64_t store_ranges(SqlSession& session, std::int64_t pass, const std::vector<RangeRow>& ranges,
-                          const std::vector<DifferenceRow>& differences, std::int64_t room) {
+std::int64_t store_ranges(SqlSession& session, std::int64_t pass, const std::string& reader,
+                          const std::vector<RangeRow>& ranges, const std::vector<DifferenceRow>& differences,
+                          std::int64_t room) {
   const auto number = [](std::int64_t RangeRow::*member) {
     return [member](const RangeRow& r) { return std::optional(std::to_string(r.*member)); };
   };
@@ -185,25 +238,19 @@ std::int64_t store_ranges(SqlSession& session, std::int64_t pass, const std::vec
                 [](const DifferenceRow& d) {
                   return d.sqlstate.empty() ? std::nullopt : std::optional(d.sqlstate);
                 }),
-      std::to_string(std::max<std::int64_t>(room, 0))};
-  SqlResult::Row stored;
-  try {
-    stored = session.exec(kStore, params).one("the ranges");
-  } catch (const Error& error) {
-    // Only (pass, number) of a range can collide: a second runner counted from the same position.
-    if (error.sqlstate() == "23505") throw no_longer_runs(pass);
-    throw;
-  }
+      std::to_string(std::max<std::int64_t>(room, 0)),
+      reader};
+  const auto stored = session.exec(kStore, params).one("the ranges");
   if (int_of(stored[0]) != static_cast<std::int64_t>(ranges.size())) throw no_longer_runs(pass);
   return int_of(stored[1]);
 }
 
-void end_pass(SqlSession& session, std::int64_t pass) {
+void end_pass(SqlSession& session, std::int64_t pass, const KeyFacts& key) {
   const SqlParams id{std::to_string(pass)};
-  if (session.exec(kEnd, id).affected_rows == 1) return;
+  if (session.exec(end_sql(key), id).affected_rows == 1) return;
   if (session.exec("UPDATE crossfade.pass SET state = 'void' WHERE id = $1::bigint AND state = 'running'", id)
           .affected_rows == 0) {
-    position_of(session, pass);  // throws when it is void; otherwise another runner ended it
+    position_of(session, pass, key);  // throws when it is void; otherwise another runner ended it
     return;
   }
   throw Error(ErrorCode::internal_error,

@@ -26,34 +26,44 @@ struct RangeRow {
   std::string result = "{}";
 };
 
-// Where a pass goes on: after its greatest committed range.
+// Where a pass goes on: between and behind its committed ranges.
 struct PassPosition {
   std::string state;
   std::int64_t next_number = 1;
-  std::optional<Key> low;
-  bool complete = false;            // the last range is committed
+  std::vector<KeyRange> open;       // in the order of the key; empty: everything is committed
   std::optional<Key> opening_high;  // greatest key when the pass began; absent when the table was empty
   std::int64_t rows_read = 0;
   std::int64_t stored_differences = 0;
 };
 
-// The running pass, or a new one. `fingerprint` is jsonb text, empty for none; it is stored in a new pass
-// only.
-PassRow open_read_pass(SqlSession& session, const Migration& migration, const QualifiedName& table,
-                       std::string_view kind, std::string_view direction, const std::string& fingerprint);
+// Who reads a pass, drawn for each reader: what was read by one that another took the pass from is not
+// stored.
+std::string new_reader();
 
-PassPosition position_of(SqlSession& session, std::int64_t pass);
+// The running pass, or a new one. `fingerprint` is jsonb text, empty for none; it is stored in a new pass
+// only, as is `reader`.
+PassRow open_read_pass(SqlSession& session, const Migration& migration, const QualifiedName& table,
+                       std::string_view kind, std::string_view direction, const std::string& fingerprint,
+                       const std::string& reader);
+
+// Makes `reader` the one whose ranges are stored; waits for a statement of the one before. Throws superseded
+// when the pass is void. Whether it has one that is `reader` already is to be seen in PassRow.result.
+void claim_pass(SqlSession& session, std::int64_t pass, const std::string& reader);
+bool is_claimed(const PassRow& pass, const std::string& reader);
+
+PassPosition position_of(SqlSession& session, std::int64_t pass, const KeyFacts& key);
 
 // Ranges and the differences found in them, in one synchronously committed statement. Returns how many
-// differences were stored, at most `room`. Throws superseded when the pass no longer runs, or another runner
-// wrote the same ranges.
-std::int64_t store_ranges(SqlSession& session, std::int64_t pass, const std::vector<RangeRow>& ranges,
-                          const std::vector<DifferenceRow>& differences, std::int64_t room);
+// differences were stored, at most `room`. Throws superseded when the pass no longer runs, or another reader
+// claimed it.
+std::int64_t store_ranges(SqlSession& session, std::int64_t pass, const std::string& reader,
+                          const std::vector<RangeRow>& ranges, const std::vector<DifferenceRow>& differences,
+                          std::int64_t room);
 
 // Checks that the ranges tile the key space and ends the pass with their sums, in one statement; a pass that
 // was ended already stays as it is. Otherwise voids the pass and throws internal_error; throws superseded for
 // a void one.
-void end_pass(SqlSession& session, std::int64_t pass);
+void end_pass(SqlSession& session, std::int64_t pass, const KeyFacts& key);
 
 // Removes the ranges of older passes of the kind and direction of `pass`; those of the newest three stay.
 void prune_ranges(SqlSession& session, std::int64_t pass);

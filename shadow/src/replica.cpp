@@ -67,8 +67,7 @@ bool in_recovery(SqlSession& session) {
 
 }  // namespace
 
-void Replica::connect_to_standby_of(SqlSession& primary) {
-  session_.reset();
+SqlSession Replica::connect_to_standby_of(SqlSession& primary) {
   proved_pass_ = 0;
   auto session = setup_.connect();
   if (!in_recovery(session)) throw mismatch("is not a standby: it is not in recovery.");
@@ -97,15 +96,25 @@ void Replica::connect_to_standby_of(SqlSession& primary) {
     throw mismatch(
         fmt::format("sorts text by another library: collation version {} instead of {}.", theirs, ours));
   }
-  session_ = std::move(session);
+  return session;
 }
 
-SqlSession& Replica::session(SqlSession& primary, const std::atomic<bool>& stop) {
-  while (!session_ || !session_->is_open()) {
+bool Replica::all_open() const {
+  return !sessions_.empty() &&
+         std::ranges::all_of(sessions_, [](const auto& session) { return session && session->is_open(); });
+}
+
+bool Replica::is_proved(std::int64_t pass) const { return proved_pass_ == pass && all_open(); }
+
+SqlSession& Replica::session(SqlSession& primary, const std::atomic<bool>& stop, std::size_t reader) {
+  if (sessions_.size() <= reader) sessions_.resize(reader + 1);
+  auto& session = sessions_[reader];
+  while (!session || !session->is_open()) {
     if (stop)
       throw Error(ErrorCode::interrupted, "interrupted; nothing is lost", "run the command again to go on");
     try {
-      connect_to_standby_of(primary);
+      session.reset();
+      session = std::make_unique<SqlSession>(connect_to_standby_of(primary));
     } catch (const Error& error) {
       const bool away = error.exit_status() == error_info(ErrorCode::server_unreachable).exit_status;
       if (!away || !lost_since_ || Clock::now() - *lost_since_ >= setup_.patience) throw;
@@ -113,26 +122,30 @@ SqlSession& Replica::session(SqlSession& primary, const std::atomic<bool>& stop)
       std::this_thread::sleep_for(kBetweenConnects);
     }
   }
-  return *session_;
+  return *session;
 }
 
 bool Replica::survives(const Error& error) {
-  if (error.code() != ErrorCode::connection_lost || (session_ && session_->is_open())) return false;
+  if (error.code() != ErrorCode::connection_lost || all_open()) return false;
+  // One of several is not asked for a proof before it is connected again.
+  std::erase_if(sessions_, [](const auto& session) { return !session || !session->is_open(); });
   if (!lost_since_) lost_since_ = Clock::now();
   return Clock::now() - *lost_since_ < setup_.patience;
 }
 
 void Replica::cancel() noexcept {
-  if (session_) session_->cancel();
+  for (const auto& session : sessions_) {
+    if (session) session->cancel();
+  }
 }
 
-bool Replica::shows(std::int64_t pass, const std::string& mark) {
-  if (!in_recovery(*session_)) throw mismatch("was promoted; it is no standby any more.");
+bool Replica::shows(SqlSession& session, std::int64_t pass, const std::string& mark) {
+  if (!in_recovery(session)) throw mismatch("was promoted; it is no standby any more.");
   try {
-    return bool_of(session_
-                       ->exec("SELECT EXISTS (SELECT FROM crossfade.pass p WHERE p.id = $1::bigint"
-                              " AND p.result->>'mark' = $2) AND pg_is_in_recovery()",
-                              {std::to_string(pass), mark})
+    return bool_of(session
+                       .exec("SELECT EXISTS (SELECT FROM crossfade.pass p WHERE p.id = $1::bigint"
+                             " AND p.result->>'mark' = $2) AND pg_is_in_recovery()",
+                             {std::to_string(pass), mark})
                        .one("the mark")[0]);
   } catch (const Error& error) {
     // Cancelled by the replay, or so far behind that the schema is not there.
@@ -141,9 +154,9 @@ bool Replica::shows(std::int64_t pass, const std::string& mark) {
   }
 }
 
-Error Replica::behind(SqlSession& primary) {
+Error Replica::behind(SqlSession& primary, SqlSession& session) {
   std::string how_far = "has replayed nothing";
-  const auto replayed = session_->exec("SELECT pg_last_wal_replay_lsn()").one("the replay position")[0];
+  const auto replayed = session.exec("SELECT pg_last_wal_replay_lsn()").one("the replay position")[0];
   if (replayed) {
     const auto bytes =
         primary.exec("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), $1::pg_lsn)::bigint", {*replayed});
@@ -160,7 +173,7 @@ Error Replica::behind(SqlSession& primary) {
 }
 
 bool Replica::prove(SqlSession& primary, std::int64_t pass, const std::atomic<bool>& stop) {
-  if (!session_) throw Error(ErrorCode::internal_error, "a proof without a session to the standby");
+  if (sessions_.empty()) throw Error(ErrorCode::internal_error, "a proof without a session to the standby");
   const auto began = Clock::now();
   // Commits synchronously, and with it everything before it in the WAL.
   const auto marked = primary.exec(
@@ -173,12 +186,15 @@ bool Replica::prove(SqlSession& primary, std::int64_t pass, const std::atomic<bo
                 "Run the command again; it continues the running pass or opens a new one.");
   }
   const auto mark = text_of(marked[0][0]);
-  for (auto pause = kFirstLook; !shows(pass, mark); pause = std::min(pause * 2, kLongestLook)) {
-    const auto waited = Clock::now() - began;
-    if (stop) return false;
-    if (waited >= setup_.patience) throw behind(primary);
-    if (waited >= kSlowEnoughToTell && setup_.tell) setup_.tell("waiting for the standby to replay");
-    std::this_thread::sleep_for(pause);
+  for (const auto& session : sessions_) {
+    if (!session) continue;  // could not be made, so that nothing is read on it
+    for (auto pause = kFirstLook; !shows(*session, pass, mark); pause = std::min(pause * 2, kLongestLook)) {
+      const auto waited = Clock::now() - began;
+      if (stop) return false;
+      if (waited >= setup_.patience) throw behind(primary, *session);
+      if (waited >= kSlowEnoughToTell && setup_.tell) setup_.tell("waiting for the standby to replay");
+      std::this_thread::sleep_for(pause);
+    }
   }
   proved_pass_ = pass;
   lost_since_.reset();

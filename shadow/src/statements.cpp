@@ -5,6 +5,7 @@
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/rejects.hpp"
 #include "profile_sql.hpp"
+#include "range_marks.hpp"
 #include "sweep_sql.hpp"
 
 namespace crossfade {
@@ -15,6 +16,18 @@ namespace {
 const KeyRange& bounded() {
   static const KeyRange range{Key{}, Key{}};
   return range;
+}
+
+// As a phase writes it, with parameters in place of the keys.
+std::string bounded_sql(const Migration& m) {
+  return key_range_sql(m.binding.key, "t", "$1::text[]", "$2::text[]");
+}
+
+Statement marks(const Migration& m, const QualifiedName& table) {
+  return {
+      "where ranges may end, by the statistics",
+      range_marks_sql(table, m.binding.key, key_range_sql(m.binding.key, "r", "$3::text[]", "$4::text[]")),
+      "ACCESS SHARE on " + table.display()};
 }
 
 std::string reading(const QualifiedName& table) { return "ACCESS SHARE on " + table.display(); }
@@ -83,11 +96,13 @@ std::vector<Statement> dry_run_statements(SqlSession& session, const Migration& 
       !column.forward.try_function.empty() || (column.backward && !column.backward->try_function.empty());
   std::vector<Statement> list{
       {"the last key to read", greatest_key_sql(table, m.binding.key), reading(table)},
+      marks(m, table),
       {"where the next range ends", nth_key_sql(table, m.binding.key, bounded()), reading(table)},
-      {"a range", profile_range_sql(m, table, equality, Tolerance::strict, bounded()), reading(table)}};
+      {"a range", profile_range_sql(m, table, equality, Tolerance::strict, bounded_sql(m)), reading(table)}};
   if (may_fail) {
     list.push_back({"a range with rows whose expression fails",
-                    profile_range_sql(m, table, equality, Tolerance::tolerant, bounded()), reading(table)});
+                    profile_range_sql(m, table, equality, Tolerance::tolerant, bounded_sql(m)),
+                    reading(table)});
   }
   return list;
 }
@@ -96,11 +111,15 @@ std::vector<Statement> comparison_statements(const Migration& m, const Qualified
                                              CompareDirection direction) {
   std::vector<Statement> list{
       {"the last key to compare", greatest_key_sql(table, m.binding.key), reading(table)},
+      marks(m, table),
       {"where the next range ends", nth_key_sql(table, m.binding.key, bounded()), reading(table)},
-      {"a range", range_verdicts_sql(m, table, direction, Tolerance::strict, bounded()), reading(table)}};
+      {"a range", range_counts_sql(m, table, direction, Tolerance::strict, bounded_sql(m)), reading(table)},
+      {"a range in which rows seem to differ",
+       range_verdicts_sql(m, table, direction, Tolerance::strict, bounded_sql(m)), reading(table)}};
   if (may_fail(m, direction)) {
     list.push_back({"a range with rows whose expression fails",
-                    range_verdicts_sql(m, table, direction, Tolerance::tolerant, bounded()), reading(table)});
+                    range_verdicts_sql(m, table, direction, Tolerance::tolerant, bounded_sql(m)),
+                    reading(table)});
   }
   list.push_back(
       {"rows that seem to differ, once more", keyed_verdicts_sql(m, table, direction), reading(table)});

@@ -31,6 +31,12 @@ std::string_view volatility(const Expression& expression) {
   return expression.stable ? "STABLE" : "IMMUTABLE";
 }
 
+// What the catalog proves total is a built-in cast, which the server may compute in several processes at
+// once. Of anything else nobody has asked whether it may.
+std::string_view parallel(const Expression& expression) {
+  return expression.derived && expression.totality == Totality::total ? " PARALLEL SAFE" : "";
+}
+
 std::string parameter_list(const std::vector<ExpressionInput>& inputs) {
   std::string list;
   for (const auto& input : inputs) {
@@ -72,10 +78,10 @@ std::string try_function_sql(const Expression& expression, const TypeFacts& targ
 // Creates the function of a judged expression and fills in what PostgreSQL made of its text.
 void create_functions(SqlSession& session, const TypeFacts& target, const std::string& expression,
                       Expression& bound) {
-  session.exec(fmt::format("CREATE FUNCTION crossfade.{}({}) RETURNS {} LANGUAGE sql {}{} RETURN {}",
+  session.exec(fmt::format("CREATE FUNCTION crossfade.{}({}) RETURNS {} LANGUAGE sql {}{}{} RETURN {}",
                            quote_identifier(bound.function), parameter_list(bound.inputs),
                            target.is_domain ? target.text : target.base_text, volatility(bound),
-                           pinned_sql(bound), coerced_sql(session, expression, target)));
+                           parallel(bound), pinned_sql(bound), coerced_sql(session, expression, target)));
   bound.text = text_of(session
                            .exec("SELECT substr(pg_get_function_sqlbody(p.oid), length('RETURN ') + 1) FROM "
                                  "pg_proc p WHERE p.proname = $1"

@@ -1,9 +1,9 @@
 # P8 P9 P13 P14 P15: comparison, recovery, status, and the fixed cost of a chunk.
 # shellcheck shell=bash
 
-against_one_query() { # CASE FIXTURE
+against_one_query() { # CASE FIXTURE WORKERS
   local pair shadow
-  prepare "$2" bench "$cast_column"
+  prepare "$2" bench "$cast_column" "workers = $3"
   require_crossfade bench next "$migration" --until compare
   shadow=$(sql bench "SELECT attname FROM pg_attribute WHERE attrelid = 'pgbench_accounts'::regclass
                       AND attnum > 0 AND NOT attisdropped ORDER BY attnum DESC LIMIT 1")
@@ -134,13 +134,16 @@ empty_chunks() {
 cases_other() {
   if wanted P8.integer; then
     make_accounts 0
-    against_one_query P8.integer accounts_0
+    against_one_query P8.integer accounts_0 1
   fi
   if wanted P8.uuid; then
     make_uuids
-    against_one_query P8.uuid uuids
+    against_one_query P8.uuid uuids 1
   fi
-  if wanted P8.two; then missing P8.two "not built"; fi
+  if wanted P8.two; then
+    make_accounts 0
+    against_one_query P8.two accounts_0 2
+  fi
   if wanted P9.rows P9.seconds; then killed; fi
   if wanted P13; then status_of_many; fi
   if wanted P14; then empty_chunks; fi

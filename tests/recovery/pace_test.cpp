@@ -105,6 +105,40 @@ TEST_F(PaceTest, ARunnerThatIsKilledInAPauseIsFollowedByOneThatEndsIt) {
   check_in_step();
 }
 
+TEST_F(PaceTest, AComparisonIsHeldByWhatTheServerSuffersAndNotByWhatPilesUp) {
+  make_table({.rows = 30000, .tuning = {}, .switching = {}});
+  start_writers();
+  advance_to(Phase::dual_write);
+  // So that it does not know that one range would do. The first one is read; whoever reads the next one looks
+  // at the pace before.
+  super_sql("DELETE FROM pg_statistic WHERE starelid = 'public.t'::regclass");
+  const auto stop = gate("range");
+  auto runner = launch(next(Phase::compare), "compare.range=wait:" + stop);
+  wait_until_reached(stop, runner);
+  succeed({"tune", "m", "min_free_disk=4MB", "disk_probe=SELECT 1048576", "probe=SELECT nonsense"});
+  const auto held = wait_for_pace("paused");
+  EXPECT_EQ(held.at("pace").at("reason").get<std::string>().find("the probe fails: "), 0U);
+  for (const auto& signal : held.at("pace").at("signals")) EXPECT_NE(signal.at("signal"), "free_disk");
+  wait_until_true(
+      "SELECT p.since < clock_timestamp() - interval '1.2 s' FROM crossfade.pace p");  // a slice is over
+  open(stop);
+  const std::string read =
+      "SELECT sum(r.rows_read) FROM crossfade.comparison r JOIN crossfade.pass p ON p.id ="
+      " r.pass_id WHERE p.kind = 'compare'";
+  wait_until([&] { return value(read) != "NULL"; }, "the first range to be stored");
+  const auto before = value(read);
+  writers().let_write(300);
+  EXPECT_EQ(value(read), before);
+  EXPECT_EQ(status_json().at("status"), "running");
+  succeed({"tune", "m", "probe="});
+  const auto result = runner.wait();
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_EQ(value("SELECT count(*) FROM crossfade.pause WHERE kind = 'paused' AND ended_at > began_at"
+                  " AND reason LIKE 'the probe fails%'"),
+            "1");
+  check_in_step();
+}
+
 TEST_F(PaceTest, ASignalThatTheRoleMayNeverReadIsRefusedWithTheGrant) {
   auto runner = launch_sweep("rows_per_second = 200");
   const auto refused = crossfade({"tune", "m", "max_replication_lag=10s"});

@@ -39,6 +39,15 @@ constexpr const char* kWork =
     " WHERE p.migration_id = $1::uuid AND p.state = 'running' AND p.kind IN ('backfill',"
     " 'catch_up', 'replay', 'redrive') ORDER BY p.id DESC LIMIT 1";
 
+// Ranges that are stored.
+constexpr const char* kReadingWork =
+    "SELECT coalesce((SELECT sum(r.rows_read) FROM crossfade.comparison r WHERE r.pass_id = p.id), "
+    "0)::bigint,"
+    " CASE WHEN c.reltuples > 0 THEN c.reltuples::bigint END, p.id"
+    " FROM crossfade.pass p LEFT JOIN pg_class c ON c.oid = $2::oid"
+    " WHERE p.migration_id = $1::uuid AND p.state = 'running' AND p.kind IN ('profile', 'compare')"
+    " ORDER BY p.id DESC LIMIT 1";
+
 // The row that was written last, found as the application finds it.
 std::string canary_sql(const Migration& migration, const QualifiedName& table) {
   if (migration.binding.key.columns.empty()) return fmt::format("SELECT 1 FROM {} LIMIT 1", table.sql());
@@ -56,17 +65,7 @@ std::string_view needs_statistics(const Tuning& tuning) {
 class PaceGovernor::Impl {
  public:
   explicit Impl(Setup setup) : setup_(std::move(setup)) {
-    const auto& m = setup_.migration;
-    signals_.push_back(std::make_unique<pace::ReplicationLag>());
-    signals_.push_back(std::make_unique<pace::SlotWal>());
-    signals_.push_back(std::make_unique<pace::ArchiveBacklog>());
-    signals_.push_back(std::make_unique<pace::FreeDisk>());
-    signals_.push_back(std::make_unique<pace::TableVacuum>(m.row.table_oid));
-    signals_.push_back(std::make_unique<pace::DeadTuples>(m.row.table_oid));
-    signals_.push_back(std::make_unique<pace::OldestXmin>());
-    signals_.push_back(std::make_unique<pace::LockWaiters>(m.row.id));
-    signals_.push_back(std::make_unique<pace::WalRate>());
-    signals_.push_back(std::make_unique<pace::ProbeLatency>(setup_.connect, canary_sql(m, setup_.table)));
+    watch();
     thread_ = std::thread([this] { loop(); });
   }
   ~Impl() {
@@ -80,7 +79,10 @@ class PaceGovernor::Impl {
 
   PaceOrder order() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kSignalTimeout, [this] { return decided_at_.has_value() || ending_; });
+    if (setup_.work == PacedWork::sweep)
+      changed_.wait_for(lock, kSignalTimeout, [this] { return decided_at_.has_value() || ending_; });
+    else if (!decided_at_ && Clock::now() - began_ < kSignalTimeout)
+      return {};
     const auto since = decided_at_.value_or(began_);
     if (decided_at_ && Clock::now() - since <= kOrderLives) return order_;
     PaceOrder unheard;
@@ -93,6 +95,7 @@ class PaceGovernor::Impl {
   }
 
  private:
+  void watch();
   void loop();
   void look();
   pace::Readings read_signals(pace::Time now);
@@ -118,6 +121,25 @@ class PaceGovernor::Impl {
   std::thread thread_;
 };
 
+void PaceGovernor::Impl::watch() {
+  const auto& m = setup_.migration;
+  // Down to which work a signal counts: each looks at less than the one before.
+  const auto down_to = [&](PacedWork work, std::unique_ptr<pace::Signal> signal) {
+    if (setup_.work <= work) signals_.push_back(std::move(signal));
+  };
+  down_to(PacedWork::reading_on_standby, std::make_unique<pace::ReplicationLag>());
+  down_to(PacedWork::sweep, std::make_unique<pace::SlotWal>());
+  down_to(PacedWork::sweep, std::make_unique<pace::ArchiveBacklog>());
+  down_to(PacedWork::sweep, std::make_unique<pace::FreeDisk>());
+  down_to(PacedWork::reading, std::make_unique<pace::TableVacuum>(m.row.table_oid));
+  down_to(PacedWork::sweep, std::make_unique<pace::DeadTuples>(m.row.table_oid));
+  down_to(PacedWork::reading, std::make_unique<pace::OldestXmin>());
+  down_to(PacedWork::sweep, std::make_unique<pace::LockWaiters>(m.row.id));
+  down_to(PacedWork::reading, std::make_unique<pace::WalRate>());
+  down_to(PacedWork::reading,
+          std::make_unique<pace::ProbeLatency>(setup_.connect, canary_sql(m, setup_.table)));
+}
+
 pace::Readings PaceGovernor::Impl::read_signals(pace::Time now) {
   pace::Readings all;
   for (const auto& signal : signals_) {
@@ -134,9 +156,12 @@ pace::Readings PaceGovernor::Impl::read_signals(pace::Time now) {
 }
 
 pace::Moment PaceGovernor::Impl::moment(pace::Time now) {
-  pace::Moment moment{now, 0, tuning_->rows_per_second, std::nullopt};
+  // rows_per_second is about rows that are written.
+  const bool sweeps = setup_.work == PacedWork::sweep;
+  pace::Moment moment{now, 0, sweeps ? tuning_->rows_per_second : 0, std::nullopt};
   const auto& row = setup_.migration.row;
-  const auto work = session_->exec_prepared(kWork, {row.id.text, std::to_string(row.table_oid.value)});
+  const auto work = session_->exec_prepared(sweeps ? kWork : kReadingWork,
+                                            {row.id.text, std::to_string(row.table_oid.value)});
   if (work.empty()) return moment;
   const auto done = int_of(work[0][0]);
   if (const auto pass = int_of(work[0][2]); pass != pass_) {

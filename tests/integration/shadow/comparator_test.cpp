@@ -41,7 +41,7 @@ class ComparatorTest : public DatabaseTest {
   }
 
   Comparator comparator(CompareDirection direction = kForward, std::int64_t rows = 5000) {
-    return Comparator(fixture_->migration(), fixture_->table(), direction, RangePace{rows, 0});
+    return Comparator(fixture_->migration(), fixture_->table(), direction, RangePace{rows, 0, rows});
   }
 
   // One slice; a slice of zero reads one range.

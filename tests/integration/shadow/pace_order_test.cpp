@@ -72,6 +72,32 @@ TEST_F(PaceOrderTest, TheControllersWordReachesEveryProcessAndIsHistoryAfterward
   EXPECT_EQ(value("SELECT count(*) FROM crossfade.pause WHERE ended_at IS NULL"), "0");
 }
 
+TEST_F(PaceOrderTest, AReaderIsNotHeldByWhatOnlyWritingMakes) {
+  tune("min_free_disk", "4MB");
+  tune("disk_probe", "SELECT 1048576");
+  auto reading = setup();
+  reading.work = PacedWork::reading;
+  PaceGovernor governor(reading);
+  EXPECT_EQ(governor.order().state, PaceState::running) << "it does not wait for the first answers";
+  test::wait_until([&] { return read().state == PaceState::running; }, "the word of the controller");
+  tune("probe", "SELECT nonsense");
+  test::wait_until([&] { return governor.order().state == PaceState::paused; }, "the pause");
+  EXPECT_EQ(governor.order().signal, "probe");
+}
+
+TEST_F(PaceOrderTest, AReaderOnAStandbyIsHeldByTheLagOfTheStandbysAlone) {
+  tune("probe", "SELECT nonsense");
+  auto reading = setup();
+  reading.work = PacedWork::reading_on_standby;
+  PaceGovernor governor(reading);
+  test::wait_until([&] { return read().state == PaceState::running; }, "the word of the controller");
+  super_sql("GRANT pg_read_all_stats TO app_owner");
+  tune("max_replication_lag", "10s");
+  test::wait_until([&] { return governor.order().state == PaceState::paused; }, "the pause");
+  EXPECT_NE(governor.order().reason.find("no standby streams"), std::string::npos);
+  super_sql("REVOKE pg_read_all_stats FROM app_owner");
+}
+
 TEST_F(PaceOrderTest, AnOldWordHolds) {
   { PaceGovernor(setup()).order(); }
   sql("UPDATE crossfade.pace SET state = 'running', at = clock_timestamp() - interval '14 s'");

@@ -22,7 +22,7 @@ class ProfileTest : public DatabaseTest {
   }
 
   Profiler profiler(std::int64_t rows = 5000) {
-    return Profiler(fixture_->migration(), fixture_->table(), RangePace{rows, 0});
+    return Profiler(fixture_->migration(), fixture_->table(), RangePace{rows, 0, rows});
   }
 
   ProfileReport profile(std::int64_t rows = 5000) {

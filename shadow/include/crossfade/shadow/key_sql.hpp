@@ -24,6 +24,9 @@ std::string key_text_sql(const KeyFacts& key, std::string_view alias);
 // "true" when both are.
 std::string key_range_sql(const KeyFacts& key, std::string_view alias, std::string_view low,
                           std::string_view high);
+// The same with the values in the text, where the planner sees them as what they are: it knows how much of
+// the table is meant, and a filter over millions of rows compares with a constant.
+std::string key_range_sql(const KeyFacts& key, std::string_view alias, const KeyRange& range);
 // key = array.
 std::string key_equals_sql(const KeyFacts& key, std::string_view alias, std::string_view array);
 

@@ -16,21 +16,29 @@
 
 namespace crossfade {
 
+// What is done at the pace.
+enum class PacedWork {
+  sweep,               // every signal counts
+  reading,             // only those that say how the server fares; what piles up piles up without a reader
+  reading_on_standby,  // only the lag of the standbys
+};
+
 class PaceGovernor {
  public:
   struct Setup {
     std::function<SqlSession(const std::string& role)> connect;
     CursorCache* cache = nullptr;  // outlives the governor
-    Migration migration;           // whose sweep it is; the order is its leader's
+    Migration migration;           // whose work it is; the order is its leader's
     QualifiedName table;
     Token token;  // the runner's: without it nothing is written
+    PacedWork work = PacedWork::sweep;
   };
   explicit PaceGovernor(Setup setup);
-  // Says that nothing is swept any more.
+  // Says that nothing is at work any more.
   ~PaceGovernor();
 
-  // The order in force. The first call waits for the first answers. Paused when the thread has not answered
-  // for kOrderLives.
+  // The order in force. The first call waits for the first answers, unless it is about reading: that may
+  // begin before they come. Paused when the thread has not answered for kOrderLives.
   PaceOrder order();
 
  private:

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,12 +54,14 @@ std::optional<ProfileReport> profile_of(const PassRow& pass);
 class Profiler {
  public:
   Profiler(const Migration& migration, QualifiedName table, RangePace pace = {});
+  ~Profiler();
   // A running pass of kind profile, or a new one. Result rows are kept in crossfade.comparison, per range.
   PassRow open_pass(SqlSession& session);
   // As Comparator::run.
   bool run(SqlSession& session, CursorCache& cache, const PassRow& pass, std::chrono::milliseconds slice,
            const std::atomic<bool>& stop, const std::function<void(std::int64_t rows)>& progress,
-           Replica* replica = nullptr);
+           const ReadCrew& crew = {});
+  std::int64_t rows_read() const;
   // The sum over the ranges of an ended pass; also stored in pass.result, where later calls read it. The
   // first call counts collisions, which reads the whole table once more per unique index that is not proved:
   // one statement without a time limit, which may be cancelled. Throws not_ready while the pass has not
@@ -69,6 +72,8 @@ class Profiler {
   Migration migration_;
   QualifiedName table_;
   RangePace pace_;
+  std::string reader_;
+  std::unique_ptr<RangeWalk> walk_;
 };
 
 }  // namespace crossfade

@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/sql_session.hpp"
@@ -25,18 +27,22 @@ class Replica {
   };
   explicit Replica(Setup setup) : setup_(std::move(setup)) {}
 
-  // The session to read on; connects when there is none. Throws standby_mismatch when it is not a standby of
-  // the primary's cluster, and what SqlSession::connect throws; a standby that was lost is waited for.
-  SqlSession& session(SqlSession& primary, const std::atomic<bool>& stop);
+  // A session to read on, one for each reader; connects when there is none. Throws standby_mismatch when it
+  // is not a standby of the primary's cluster, and what SqlSession::connect throws; a standby that was lost
+  // is waited for.
+  SqlSession& session(SqlSession& primary, const std::atomic<bool>& stop, std::size_t reader = 0);
+  // Requires: session() made it. May be called from the reader's thread.
+  SqlSession& open_session(std::size_t reader) { return *sessions_.at(reader); }
 
-  // Requires: session() was called; it is not connected anew, because the proof is of what was read on it.
-  // Commits a mark in the row of the pass on the primary and waits until the session shows it: everything
-  // that was read on that session before, and will be, then comes from the history of this primary, and what
-  // will be read is not older than this call. False when `stop` was set meanwhile. Throws standby_behind when
-  // patience is over, standby_mismatch when the server was promoted, superseded when the pass no longer runs.
+  // Requires: session() was called, and nobody uses one; they are not connected anew, because the proof is of
+  // what was read on them. Commits a mark in the row of the pass on the primary and waits until each session
+  // shows it: everything that was read on them before, and will be, then comes from the history of this
+  // primary, and what will be read is not older than this call. False when `stop` was set meanwhile. Throws
+  // standby_behind when patience is over, standby_mismatch when the server was promoted, superseded when the
+  // pass no longer runs.
   bool prove(SqlSession& primary, std::int64_t pass, const std::atomic<bool>& stop);
-  // Whether a proof for this pass was made on the session that is open now.
-  bool is_proved(std::int64_t pass) const { return proved_pass_ == pass && session_ && session_->is_open(); }
+  // Whether a proof for this pass was made on the sessions that are open now.
+  bool is_proved(std::int64_t pass) const;
 
   // Whether `error` says that the session to the standby broke, and another one may be tried. What was read
   // since the last proof is to be thrown away.
@@ -48,13 +54,14 @@ class Replica {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void connect_to_standby_of(SqlSession& primary);
-  bool shows(std::int64_t pass, const std::string& mark);
-  Error behind(SqlSession& primary);
+  SqlSession connect_to_standby_of(SqlSession& primary);
+  bool all_open() const;
+  bool shows(SqlSession& session, std::int64_t pass, const std::string& mark);
+  Error behind(SqlSession& primary, SqlSession& session);
 
   Setup setup_;
-  std::optional<SqlSession> session_;
-  std::optional<Clock::time_point> lost_since_;  // until the next proof
+  std::vector<std::unique_ptr<SqlSession>> sessions_;  // of the readers
+  std::optional<Clock::time_point> lost_since_;        // until the next proof
   std::int64_t proved_pass_ = 0;
   std::chrono::milliseconds lag_{0};
 };
