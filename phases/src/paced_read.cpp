@@ -13,6 +13,11 @@ bool PacedRead::slice(PhaseEnv& env, const Migration& m, milliseconds slice, std
   slice *= 2;
   const auto until = std::chrono::steady_clock::now() + slice;
   const auto tuning = StateStore(env.session).tuning(m.row.id, m.spec.tuning);
+  // What is read within a slice is read before a controller had anything to say.
+  if (!began_) {
+    began_ = true;
+    return read({tuning.workers, env.connect, env.replica, nullptr, nullptr}, slice);
+  }
   if (!governor_) {
     const auto work = env.replica != nullptr ? PacedWork::reading_on_standby : PacedWork::reading;
     governor_ = std::make_unique<PaceGovernor>(
@@ -34,6 +39,7 @@ bool PacedRead::slice(PhaseEnv& env, const Migration& m, milliseconds slice, std
 void PacedRead::end() {
   governor_.reset();
   pace_.reset();
+  began_ = false;
 }
 
 bool PacedComparison::goes_on(PhaseEnv& env, const Migration& m, CompareDirection direction) {

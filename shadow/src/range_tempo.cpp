@@ -42,13 +42,12 @@ std::optional<RangeTempo::Clock::duration> RangeTempo::duration_of(double rows) 
   return std::chrono::duration_cast<Clock::duration>(duration<double>(rows / rows_per_second_));
 }
 
-// Who asked for small ranges gets them.
-void RangeTempo::presume(double rows_per_second) {
-  if (rows_per_second_ > 0 || pace_.rows < RangePace().rows) return;
+bool RangeTempo::presume(double rows_per_second) {
+  if (rows_per_second_ > 0 || pace_.rows < RangePace().rows || pace_.most > 0) return false;
   presumed_from_ = pace_.rows;
   rows_per_second_ = rows_per_second;
   pace_.rows = static_cast<std::int64_t>(rows_per_second * kTarget);
-  if (pace_.most > 0) pace_.rows = std::min(pace_.rows, pace_.most);
+  return true;
 }
 
 void RangeTempo::read(std::int64_t rows, double expected, Density density, Clock::duration taken) {

@@ -31,7 +31,8 @@ class RangeTempo {
   std::optional<Clock::duration> duration_of(double rows) const;
 
   // Before anything was read: the rate at which one worker will read. Taken back when a range is undone.
-  void presume(double rows_per_second);
+  // False when something was read, or small ranges were asked for.
+  bool presume(double rows_per_second);
 
   void read(std::int64_t rows, double expected, Density density, Clock::duration taken);
   // A range of about `rows` was undone; 0: nobody knows. True when it was to have one row, too often in

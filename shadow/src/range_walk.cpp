@@ -34,39 +34,45 @@ void RangeWalk::forget() {
   board_ = {};
 }
 
+// A table that one statement reads in about a second is read by one, from the start: ranges of it would each
+// ask for the same pages where the key has nothing to do with the order of the rows. What takes longer than a
+// statement may is undone, and begun with small ranges. Absent: not that little, or nobody knows.
+std::optional<double> RangeWalk::presumed_rows(SqlSession& session) {
+  if (!setup_.is_cheap || setup_.migration.binding.key.partitioned || position_.open.size() != 1 ||
+      position_.open.front().low)
+    return std::nullopt;
+  const auto facts = session.exec("SELECT reltuples, relpages FROM pg_class WHERE oid = $1::oid",
+                                  {std::to_string(setup_.migration.row.table_oid.value)});
+  if (facts.empty() || int_of(facts[0][1]) > kPresumedPages) return std::nullopt;
+  const auto rows = double_of(facts[0][0]);
+  if (rows <= 0 || rows > kPresumedRows || !tempo_.presume(kPresumedRows)) return std::nullopt;
+  return rows;
+}
+
 void RangeWalk::find_position(SqlSession& session) {
   const auto& m = setup_.migration;
   if (!is_claimed(setup_.pass, setup_.reader)) claim_pass(session, setup_.pass.id, setup_.reader);
   // From here on the row says so, whatever was read of it before.
   position_ = position_of(session, setup_.pass.id, m.binding.key);
   std::deque<Stretch> open;
-  for (const auto& range : position_.open) {
-    Stretch stretch{range, {}};
-    const auto end = range.high ? range.high : position_.opening_high;
-    if (end && open.size() < kMarkedStretches) {
+  if (const auto rows = presumed_rows(session)) {
+    open.push_back({position_.open.front(), {{}, *rows}});
+  } else {
+    for (const auto& range : position_.open) {
+      open.push_back({range, {}});
+      const auto end = range.high ? range.high : position_.opening_high;
+      if (!end || open.size() > kMarkedStretches) continue;
       try {
-        stretch.known = range_marks(session, m.row.table_oid, setup_.table, m.binding.key, {range.low, end});
+        open.back().known =
+            range_marks(session, m.row.table_oid, setup_.table, m.binding.key, {range.low, end});
       } catch (const Error&) {
         // Only the size of the ranges rests on it: without marks they are counted.
         if (!session.is_open()) throw;
       }
     }
-    open.push_back(std::move(stretch));
   }
   board_ = RangeBoard(std::move(open), position_.opening_high);
-  presume(session);
   positioned_ = true;
-}
-
-// A table that one statement reads in about a second is read by one, from the start: ranges of it would each
-// ask for the same pages where the key has nothing to do with the order of the rows. What takes longer than a
-// statement may is undone, and begun with small ranges.
-void RangeWalk::presume(SqlSession& session) {
-  const auto left = board_.rows_left();
-  if (!setup_.is_cheap || !left || *left > kPresumedRows || setup_.migration.binding.key.partitioned) return;
-  const auto pages = session.exec("SELECT relpages FROM pg_class WHERE oid = $1::oid",
-                                  {std::to_string(setup_.migration.row.table_oid.value)});
-  if (!pages.empty() && int_of(pages[0][0]) <= kPresumedPages) tempo_.presume(kPresumedRows);
 }
 
 bool RangeWalk::run(SqlSession& session, CursorCache& cache, const ReadCrew& crew, milliseconds slice,

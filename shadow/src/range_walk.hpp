@@ -84,7 +84,7 @@ class RangeWalk {
 
   void forget();
   void find_position(SqlSession& session);
-  void presume(SqlSession& session);
+  std::optional<double> presumed_rows(SqlSession& session);
 
   Setup setup_;
   RangeTempo tempo_;

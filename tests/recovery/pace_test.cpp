@@ -109,19 +109,22 @@ TEST_F(PaceTest, AComparisonIsHeldByWhatTheServerSuffersAndNotByWhatPilesUp) {
   make_table({.rows = 30000, .tuning = {}, .switching = {}});
   start_writers();
   advance_to(Phase::dual_write);
-  // So that it does not know that one range would do. The first one is read; whoever reads the next one looks
-  // at the pace before.
+  // So that nobody knows that one range would do, nor finds it out. The first one is read; whoever reads the
+  // next one looks at the pace before.
+  super_sql("ALTER SYSTEM SET autovacuum = off");
+  super_sql("SELECT pg_reload_conf()");
   super_sql("DELETE FROM pg_statistic WHERE starelid = 'public.t'::regclass");
+  super_sql("UPDATE pg_class SET reltuples = -1 WHERE oid = 'public.t'::regclass");
   const auto stop = gate("range");
   auto runner = launch(next(Phase::compare), "compare.range=wait:" + stop);
   wait_until_reached(stop, runner);
   succeed({"tune", "m", "min_free_disk=4MB", "disk_probe=SELECT 1048576", "probe=SELECT nonsense"});
+  // A slice is over then; the next one begins with what the controller says.
+  wait_until_true("SELECT max(p.began_at) < clock_timestamp() - interval '1.2 s' FROM crossfade.pass p");
+  open(stop);
   const auto held = wait_for_pace("paused");
   EXPECT_EQ(held.at("pace").at("reason").get<std::string>().find("the probe fails: "), 0U);
   for (const auto& signal : held.at("pace").at("signals")) EXPECT_NE(signal.at("signal"), "free_disk");
-  wait_until_true(
-      "SELECT p.since < clock_timestamp() - interval '1.2 s' FROM crossfade.pace p");  // a slice is over
-  open(stop);
   const std::string read =
       "SELECT sum(r.rows_read) FROM crossfade.comparison r JOIN crossfade.pass p ON p.id ="
       " r.pass_id WHERE p.kind = 'compare'";
@@ -136,6 +139,8 @@ TEST_F(PaceTest, AComparisonIsHeldByWhatTheServerSuffersAndNotByWhatPilesUp) {
   EXPECT_EQ(value("SELECT count(*) FROM crossfade.pause WHERE kind = 'paused' AND ended_at > began_at"
                   " AND reason LIKE 'the probe fails%'"),
             "1");
+  super_sql("ALTER SYSTEM RESET autovacuum");
+  super_sql("SELECT pg_reload_conf()");
   check_in_step();
 }
 

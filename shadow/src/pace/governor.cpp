@@ -79,10 +79,7 @@ class PaceGovernor::Impl {
 
   PaceOrder order() {
     std::unique_lock lock(mutex_);
-    if (setup_.work == PacedWork::sweep)
-      changed_.wait_for(lock, kSignalTimeout, [this] { return decided_at_.has_value() || ending_; });
-    else if (!decided_at_ && Clock::now() - began_ < kSignalTimeout)
-      return {};
+    changed_.wait_for(lock, kSignalTimeout, [this] { return decided_at_.has_value() || ending_; });
     const auto since = decided_at_.value_or(began_);
     if (decided_at_ && Clock::now() - since <= kOrderLives) return order_;
     PaceOrder unheard;

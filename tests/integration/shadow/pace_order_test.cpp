@@ -78,7 +78,7 @@ TEST_F(PaceOrderTest, AReaderIsNotHeldByWhatOnlyWritingMakes) {
   auto reading = setup();
   reading.work = PacedWork::reading;
   PaceGovernor governor(reading);
-  EXPECT_EQ(governor.order().state, PaceState::running) << "it does not wait for the first answers";
+  EXPECT_EQ(governor.order().state, PaceState::running);
   test::wait_until([&] { return read().state == PaceState::running; }, "the word of the controller");
   tune("probe", "SELECT nonsense");
   test::wait_until([&] { return governor.order().state == PaceState::paused; }, "the pause");

@@ -18,7 +18,7 @@ class PacedRead {
  public:
   // Reads for a slice; true at the end of the pass.
   using Read = std::function<bool(const ReadCrew& crew, std::chrono::milliseconds slice)>;
-  // The controller starts with the first slice. While it says wait, nothing is read, and the slice ends as
+  // The controller starts with the second slice. While it says wait, nothing is read, and the slice ends as
   // one in which there is more to do. `note`: what is said of the pace. A slice is twice as long as the one
   // that is given, so that a range has room in it.
   bool slice(PhaseEnv& env, const Migration& migration, std::chrono::milliseconds slice, std::string& note,
@@ -27,6 +27,7 @@ class PacedRead {
   void end();
 
  private:
+  bool began_ = false;
   std::unique_ptr<PaceGovernor> governor_;
   std::mutex cache_mutex_;
   std::unique_ptr<Pace> pace_;

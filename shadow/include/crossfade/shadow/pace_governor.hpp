@@ -37,8 +37,8 @@ class PaceGovernor {
   // Says that nothing is at work any more.
   ~PaceGovernor();
 
-  // The order in force. The first call waits for the first answers, unless it is about reading: that may
-  // begin before they come. Paused when the thread has not answered for kOrderLives.
+  // The order in force. The first call waits for the first answers. Paused when the thread has not answered
+  // for kOrderLives.
   PaceOrder order();
 
  private:
