@@ -24,6 +24,11 @@ WITH refs AS (
   UNION SELECT 'pg_constraint'::regclass, c.oid, 0 FROM pg_constraint c
     WHERE (c.conrelid = $1::oid AND ($2::int2 = ANY (c.conkey) OR c.conbin::text ~ ':varattno 0 '))
        OR (c.confrelid = $1::oid AND $2::int2 = ANY (c.confkey))
+  -- What an expression of a constraint's index reads is a dependency of the index alone.
+  UNION SELECT 'pg_constraint'::regclass, k.oid, 0 FROM pg_depend d
+    JOIN pg_constraint k ON k.conindid = d.objid AND k.contype IN ('p', 'u', 'x')
+    WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1::oid
+      AND d.refobjsubid = $2::int AND k.conrelid = $1::oid
   UNION SELECT 'pg_trigger'::regclass, t.oid, 0 FROM pg_trigger t
     WHERE t.tgrelid = $1::oid AND $2::int2 = ANY (t.tgattr)
   UNION SELECT 'pg_statistic_ext'::regclass, s.oid, 0 FROM pg_statistic_ext s
