@@ -66,7 +66,9 @@ StepResult build_step(PhaseEnv& env, const Migration& m, ShortLock& lock, TwinBu
     builder.step(env.session, std::chrono::milliseconds(0));
   } catch (const Error& error) {
     if (!is_about_values(error)) throw;
-    refused = error.message();
+    // They are built one after the other: the first that is missing is the one that failed.
+    const auto missing = builder.missing(env.session);
+    refused = fmt::format("{}: {}", missing.empty() ? "an index" : missing.front(), error.message());
   }
   return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
 }
@@ -96,11 +98,9 @@ std::vector<Blocker> collision_blockers(PhaseEnv& env, const Migration& m, const
 }
 
 // The rows, or what PostgreSQL said when they cannot be found (any more).
-std::vector<Blocker> what_was_refused(std::vector<Blocker> rows, const TwinBuilder& builder,
-                                      SqlSession& session, RefusedBuild& refused, Blocker as) {
+std::vector<Blocker> what_was_refused(std::vector<Blocker> rows, RefusedBuild& refused, Blocker as) {
   if (rows.empty()) {
-    const auto missing = builder.missing(session);
-    as.text = fmt::format("{}: {}", missing.empty() ? "an index" : missing.front(), *refused);
+    as.text = *refused;
     rows.push_back(std::move(as));
   }
   refused.reset();
@@ -124,7 +124,7 @@ StepResult build_twins(PhaseEnv& env, const Migration& m, ShortLock& lock, Refus
   const Blocker as{ErrorCode::phase_failed, "", "",
                    fmt::format("change those rows, then 'crossfade next {}'", m.row.name)};
   auto rows = collision_blockers(env, m, table, ComparedValue::shadow, names, as);
-  return {StepResult::Kind::failed, what_was_refused(std::move(rows), builder, env.session, refused, as), {}};
+  return {StepResult::Kind::failed, what_was_refused(std::move(rows), refused, as), {}};
 }
 
 StepResult build_owed(PhaseEnv& env, const Migration& m, ShortLock& lock, RefusedBuild& refused) {
@@ -147,7 +147,7 @@ StepResult build_owed(PhaseEnv& env, const Migration& m, ShortLock& lock, Refuse
     const Blocker as{ErrorCode::rollback_refused, "", "",
                      fmt::format("change those rows, then 'crossfade rollback {}'", m.row.name)};
     auto rows = collision_blockers(env, m, table, ComparedValue::old, names, as);
-    if (refused) rows = what_was_refused(std::move(rows), builder, env.session, refused, as);
+    if (refused) rows = what_was_refused(std::move(rows), refused, as);
     if (!rows.empty()) return {StepResult::Kind::waiting, std::move(rows), {}};
   }
   return build_step(env, m, lock, builder, refused, "building the old column's indexes again");
