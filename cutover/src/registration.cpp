@@ -136,19 +136,22 @@ Registration register_column(SqlSession& session, Spec spec, const std::string& 
       part.type_after = r.binding.column.new_type;
   }
   // A way back that was refused is not the same as none.
-  const bool bound = !r.binding.column.forward.function.empty() &&
-                     (r.binding.column.backward.has_value() || r.binding.column.one_way);
+  const bool bound = is_bound(r.binding.column);
   for (auto& finding :
        preflight(session, r.spec, *table, key, bound ? &r.binding.column : nullptr, names, Phase::planned)) {
     r.findings.push_back(std::move(finding));
   }
-  if (bound) {
-    const Sending sending(session, r.sent);
-    r.ledger = take_inventory(session, *table, r.binding.column, r.findings);
-  }
   r.usable = bound && key.has_value();
-  if (r.usable) r.row.binding = to_json(r.binding);
   return r;
+}
+
+// What hangs on the column, once it is known what moves together with it.
+void complete(SqlSession& session, Registration& r) {
+  if (!is_bound(r.binding.column)) return;
+  const auto table = read_table(session, r.row.table_oid);
+  const Sending sending(session, r.sent);
+  r.ledger = take_inventory(session, *table, r.binding.column, r.findings);
+  if (r.usable) r.row.binding = to_json(r.binding);
 }
 
 // The column that refers moves to the same type, by the same rules. What the operator expects is said of the
@@ -191,7 +194,10 @@ Registration register_spec(SqlSession& session, const SpecSource& source, const 
   std::erase_if(following, [&](const ForeignKeyColumn& column) {
     return has_type(session, column, r.binding.column.new_type);
   });
-  if (following.empty()) return r;
+  if (following.empty()) {
+    complete(session, r);
+    return r;
+  }
   origin.leader = r.row.id;
   for (const auto& column : following) {
     origin.not_in_key = attnums_of(following, column.table);
@@ -201,6 +207,9 @@ Registration register_spec(SqlSession& session, const SpecSource& source, const 
     member.row.shares_table = shares_table(r, member);
     r.members.push_back(std::move(member));
   }
+  introduce_companions(r);
+  complete(session, r);
+  for (auto& member : r.members) complete(session, member);
   check_group(r);
   return r;
 }
@@ -276,6 +285,11 @@ Registration stored_registration(SqlSession& session, const MigrationRow& row) {
 
 namespace {
 
+std::string stands_on_both(const std::string& kind, const Dependent& dependent) {
+  return fmt::format("{} {}: stands on column {} too, and goes over with it", kind, dependent.name,
+                     display_identifier(dependent.carried_by));
+}
+
 std::string describe(const Dependent& dependent) {
   switch (dependent.kind) {
     case DependentKind::not_null:
@@ -289,14 +303,18 @@ std::string describe(const Dependent& dependent) {
       return fmt::format("{} of the column: {}, on the new one from the start", dependent.name,
                          dependent.create_sql);
     case DependentKind::index:
+      if (!dependent.carried_by.empty()) return stands_on_both("index", dependent);
       return fmt::format("{}index {}: a twin is built CONCURRENTLY and takes the name at the switch",
                          dependent.unique ? "unique " : "", dependent.name);
     case DependentKind::unique_constraint:
+      if (!dependent.carried_by.empty())
+        return stands_on_both(dependent.constraint_kind + " constraint", dependent);
       return fmt::format(
           "{} constraint {}: a twin of its index is built CONCURRENTLY and becomes the constraint at "
           "the switch; a spare on the old column waits for the way back",
           dependent.constraint_kind, dependent.name);
     case DependentKind::statistics:
+      if (!dependent.carried_by.empty()) return stands_on_both("statistics object", dependent);
       return fmt::format("statistics object {}: a twin is made and takes the name at the switch",
                          dependent.name);
     case DependentKind::check:

@@ -23,25 +23,54 @@ bool shares_table(const Registration& leader, const Registration& member) {
 
 namespace {
 
-// Its twin would have to name both new columns, and each migration knows of its own only.
-void refuse_shared_twins(Registration& leader, const Registration& a, const Registration& b) {
-  if (a.row.table_oid != b.row.table_oid) return;
-  for (const auto& entry : a.ledger.carried) {
-    if (!is_twin(entry.kind)) continue;
-    const auto same = std::ranges::any_of(b.ledger.carried, [&](const Dependent& other) {
-      return other.kind == entry.kind && other.name == entry.name && other.schema == entry.schema;
+std::vector<Registration*> all_of(Registration& leader) {
+  std::vector<Registration*> all{&leader};
+  for (auto& member : leader.members) all.push_back(&member);
+  return all;
+}
+
+// The view is taken away and made again, with its rules, for the other column.
+void refuse_rules_of_views(Registration& leader) {
+  const auto all = all_of(leader);
+  const auto shown = [&](const std::string& relation) {
+    return std::ranges::any_of(all, [&](const Registration* each) {
+      return std::ranges::any_of(each->ledger.carried, [&](const Dependent& entry) {
+        return entry.kind == DependentKind::view && entry.name == relation;
+      });
     });
-    if (!same) continue;
-    leader.findings.push_back(
-        {Severity::refuse, "dependent_not_carried", display_identifier(entry.name),
-         fmt::format("{} of table {} stands on both {} and {}, which are migrated together.",
-                     display_identifier(entry.name), a.row.table.display(),
-                     display_identifier(a.binding.column.name), display_identifier(b.binding.column.name)),
-         "Drop it before the migration and create it again after it."});
+  };
+  for (const auto* each : all) {
+    for (const auto& entry : each->ledger.carried) {
+      if (entry.kind != DependentKind::rule || std::ranges::none_of(entry.locks, shown)) continue;
+      leader.findings.push_back(
+          {Severity::refuse, "dependent_not_carried", entry.name,
+           fmt::format(
+               "Rule {} names column {}.{}, and its view shows another column that is migrated with it "
+               "and not this one.",
+               entry.name, each->row.table.display(), display_identifier(each->binding.column.name)),
+           "Drop the rule before the migration and create it again after it, or make it an INSTEAD OF "
+           "trigger."});
+    }
   }
 }
 
 }  // namespace
+
+bool is_bound(const ColumnBinding& column) {
+  return !column.forward.function.empty() && (column.backward.has_value() || column.one_way);
+}
+
+void introduce_companions(Registration& leader) {
+  const auto all = all_of(leader);
+  std::vector<ColumnBinding> columns;
+  for (const auto* each : all) columns.push_back(each->binding.column);
+  for (auto* each : all) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const bool companion = all[i] != each && all[i]->row.table_oid == each->row.table_oid;
+      if (companion && is_bound(columns[i])) each->binding.column.companions.push_back(columns[i]);
+    }
+  }
+}
 
 void check_group(Registration& leader) {
   if (leader.usable && !keeps_values(leader.binding.column)) {
@@ -53,11 +82,7 @@ void check_group(Registration& leader) {
          "Only a conversion without expressions of your own between types such as integer and bigint lets "
          "foreign keys follow."});
   }
-  std::vector<Registration*> all{&leader};
-  for (auto& member : leader.members) all.push_back(&member);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    for (std::size_t k = i + 1; k < all.size(); ++k) refuse_shared_twins(leader, *all[i], *all[k]);
-  }
+  refuse_rules_of_views(leader);
   for (auto& member : leader.members) {
     leader.usable = leader.usable && member.usable;
     for (auto& finding : member.findings) {

@@ -80,6 +80,8 @@ Crossing BackfillHandler::enter(PhaseEnv& env, const Migration& m) {
   const auto table = current_table(env.session, m);
   Crossing crossing;
   crossing.locks_table = true;
+  // New columns of one table stand in the order of the old ones.
+  crossing.position = m.binding.column.old_attnum;
   const auto id = quote_literal(m.row.id.text) + "::uuid";
   crossing.statements =
       install_forward_sql(m, table) + shadow_settings_sql(m, table, load_ledger(env.session, m.row.id));

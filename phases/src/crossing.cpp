@@ -12,10 +12,10 @@ namespace crossfade {
 
 namespace {
 
-constexpr Stage kUnderLock[] = {Stage::probe_before, Stage::triggers_off,  Stage::foreign_keys_off,
-                                Stage::let_go,       Stage::keys_off,      Stage::rename,
-                                Stage::carry,        Stage::follow,        Stage::foreign_keys,
-                                Stage::capture,      Stage::user_triggers, Stage::probe_after};
+constexpr Stage kUnderLock[] = {
+    Stage::probe_before, Stage::triggers_off, Stage::foreign_keys_off, Stage::let_go,     Stage::keys_off,
+    Stage::rename,       Stage::carry,        Stage::carry_twins,      Stage::release,    Stage::follow,
+    Stage::foreign_keys, Stage::capture,      Stage::user_triggers,    Stage::probe_after};
 
 bool has(const Crossing& crossing, const SwitchPart& effect) {
   return std::ranges::any_of(crossing.parts, [&](const SwitchPart& other) {
@@ -56,7 +56,10 @@ std::string before_lock_sql(const std::vector<Crossing>& crossings) {
 std::string under_lock_sql(const std::vector<Crossing>& crossings) {
   std::string sql;
   for (const auto stage : kUnderLock) sql += stage_sql(crossings, stage);
-  for (const auto& crossing : crossings) sql += crossing.statements;
+  std::vector<const Crossing*> in_order;
+  for (const auto& crossing : crossings) in_order.push_back(&crossing);
+  std::ranges::stable_sort(in_order, {}, &Crossing::position);
+  for (const auto* crossing : in_order) sql += crossing->statements;
   return sql;
 }
 

@@ -60,7 +60,7 @@ StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono
     return {StepResult::Kind::failed, std::move(violated), {}};
   // The planner must know the new column before the first query on it.
   const Interruptible interruptible(env.interruptible);
-  env.session.exec(analyze_sql(m, table));
+  env.session.exec(analyze_sql(env.session, m, table, load_ledger(env.session, m.row.id)));
   return {StepResult::Kind::settled, {}, {}};
 }
 

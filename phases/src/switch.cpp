@@ -169,13 +169,16 @@ Crossing switch_crossing(PhaseEnv& env, const Migration& m, const DependentMarks
   const auto probe = trigger_probe(env.session, m, table);
   crossing.parts.push_back({Stage::probe_before, probe.before});
   let_followers_go(crossing, ledger);
+  const auto carried = carry_over_sql(after, table, ledger, not_null_check_valid);
   crossing.parts.insert(crossing.parts.end(),
                         {{Stage::sequences, sequences_over_sql(ledger)},
                          {Stage::triggers_off, remove_triggers_sql(m, table)},
                          {Stage::keys_off, let_keys_go_sql(table, ledger)},
                          {Stage::rename, rename(table, m.names.old_column, column.retired_name) +
                                              rename(table, m.names.new_column, column.name)},
-                         {Stage::carry, carry_over_sql(after, table, ledger, not_null_check_valid)},
+                         {Stage::carry, carried.properties},
+                         {Stage::carry_twins, carried.twins},
+                         {Stage::release, carried.released},
                          {Stage::capture, install_backward_sql(after, table, carried_default(ledger))}});
   if (type_changes(m))
     crossing.parts.push_back({Stage::user_triggers, compile_anew_sql(env.session, m, table)});
@@ -215,13 +218,16 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
   if (const auto owed = owed_indexes_proof_sql(m, table, ledger); !owed.empty())
     crossing.recheck += raise_unless(owed, "an index of the old column is not there any more");
   let_followers_go(crossing, ledger);
+  const auto carried = carry_back_sql(after, table, ledger, proved);
   crossing.parts.insert(crossing.parts.end(),
                         {{Stage::sequences, sequences_back_sql(ledger)},
                          {Stage::triggers_off, remove_triggers_sql(m, table)},
                          {Stage::keys_off, let_keys_go_sql(table, ledger)},
                          {Stage::rename, rename(table, m.names.new_column, column.shadow_name) +
                                              rename(table, m.names.old_column, column.name)},
-                         {Stage::carry, carry_back_sql(after, table, ledger, proved)},
+                         {Stage::carry, carried.properties},
+                         {Stage::carry_twins, carried.twins},
+                         {Stage::release, carried.released},
                          {Stage::capture, reinstall_forward_sql(after, table)}});
   if (type_changes(m))
     crossing.parts.push_back({Stage::user_triggers, compile_anew_sql(env.session, m, table)});

@@ -68,46 +68,29 @@ Expression expression_from(const json& j) {
 
 }  // namespace
 
-std::string to_json(const Binding& binding) {
-  const auto& c = binding.column;
-  json column = {{"name", c.name},
-                 {"old_attnum", c.old_attnum},
-                 {"old_type", c.old_type},
-                 {"new_type", c.new_type},
-                 {"new_base_type", c.new_base_type},
-                 {"shadow_name", c.shadow_name},
-                 {"retired_name", c.retired_name},
-                 {"not_null", c.not_null},
-                 {"on_misfit", c.on_misfit == OnMisfit::reject ? "reject" : "null"},
-                 {"forward", expression_json(c.forward)},
-                 {"backward", c.backward ? expression_json(*c.backward) : json()},
-                 {"one_way", c.one_way},
-                 {"follows_foreign_keys", c.follows_foreign_keys}};
-  json columns = json::array();
-  for (const auto& k : binding.key.columns) {
-    columns.push_back({{"attnum", k.attnum},
-                       {"name", k.name},
-                       {"type", k.type_text},
-                       {"collation", k.collation},
-                       {"descending", k.descending},
-                       {"nulls_first", k.nulls_first},
-                       {"type_after", k.type_after}});
-  }
-  return json{{"column", column},
-              {"key",
-               {{"index", binding.key.index.value},
-                {"index_name", binding.key.index_name},
-                {"primary", binding.key.primary},
-                {"partitioned", binding.key.partitioned},
-                {"columns", columns}}}}
-      .dump();
+namespace {
+
+json column_json(const ColumnBinding& c) {
+  json companions = json::array();
+  for (const auto& companion : c.companions) companions.push_back(column_json(companion));
+  return {{"name", c.name},
+          {"old_attnum", c.old_attnum},
+          {"old_type", c.old_type},
+          {"new_type", c.new_type},
+          {"new_base_type", c.new_base_type},
+          {"shadow_name", c.shadow_name},
+          {"retired_name", c.retired_name},
+          {"not_null", c.not_null},
+          {"on_misfit", c.on_misfit == OnMisfit::reject ? "reject" : "null"},
+          {"forward", expression_json(c.forward)},
+          {"backward", c.backward ? expression_json(*c.backward) : json()},
+          {"one_way", c.one_way},
+          {"follows_foreign_keys", c.follows_foreign_keys},
+          {"companions", companions}};
 }
 
-Binding binding_from_json(const std::string& text) {
-  const auto j = json::parse(text);
-  Binding binding;
-  auto& c = binding.column;
-  const auto& column = j.at("column");
+ColumnBinding column_from(const json& column) {
+  ColumnBinding c;
   c.name = column.at("name");
   c.old_attnum = column.at("old_attnum");
   c.old_type = column.at("old_type");
@@ -121,6 +104,38 @@ Binding binding_from_json(const std::string& text) {
   if (!column.at("backward").is_null()) c.backward = expression_from(column.at("backward"));
   c.one_way = column.at("one_way");
   c.follows_foreign_keys = column.at("follows_foreign_keys");
+  for (const auto& companion : column.value("companions", json::array()))
+    c.companions.push_back(column_from(companion));
+  return c;
+}
+
+}  // namespace
+
+std::string to_json(const Binding& binding) {
+  json columns = json::array();
+  for (const auto& k : binding.key.columns) {
+    columns.push_back({{"attnum", k.attnum},
+                       {"name", k.name},
+                       {"type", k.type_text},
+                       {"collation", k.collation},
+                       {"descending", k.descending},
+                       {"nulls_first", k.nulls_first},
+                       {"type_after", k.type_after}});
+  }
+  return json{{"column", column_json(binding.column)},
+              {"key",
+               {{"index", binding.key.index.value},
+                {"index_name", binding.key.index_name},
+                {"primary", binding.key.primary},
+                {"partitioned", binding.key.partitioned},
+                {"columns", columns}}}}
+      .dump();
+}
+
+Binding binding_from_json(const std::string& text) {
+  const auto j = json::parse(text);
+  Binding binding;
+  binding.column = column_from(j.at("column"));
   const auto& key = j.at("key");
   binding.key.index.value = key.at("index");
   binding.key.index_name = key.at("index_name");
@@ -132,6 +147,12 @@ Binding binding_from_json(const std::string& text) {
                                    k.at("type_after")});
   }
   return binding;
+}
+
+std::vector<const ColumnBinding*> moving_together(const ColumnBinding& column) {
+  std::vector<const ColumnBinding*> columns{&column};
+  for (const auto& companion : column.companions) columns.push_back(&companion);
+  return columns;
 }
 
 bool keeps_values(const ColumnBinding& column) {

@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/transform.hpp"
 
@@ -60,44 +63,50 @@ ORDER BY i.indexrelid, p)sql",
 }
 
 // A row whose expression fails collides with nothing; it is counted as an error.
-std::string forward_value_sql(const Migration& m) {
-  const auto& forward = m.binding.column.forward;
-  const auto call = call_sql(forward, m.names, "t");
+std::string forward_value_sql(const Expression& forward, const PhysicalNames& names) {
+  const auto call = call_sql(forward, names, "t");
   if (forward.try_function.empty()) return call;
-  return fmt::format("CASE WHEN {} IS NULL THEN {} END", try_call_sql(forward, m.names, "t"), call);
+  return fmt::format("CASE WHEN {} IS NULL THEN {} END", try_call_sql(forward, names, "t"), call);
 }
 
-std::string value_sql(const Migration& m, ComparedValue value) {
+std::string value_sql(const ColumnBinding& column, const PhysicalNames& names, ComparedValue value) {
   switch (value) {
     case ComparedValue::forward:
-      return forward_value_sql(m);
+      return forward_value_sql(column.forward, names);
     case ComparedValue::shadow:
-      return "t." + quote_identifier(m.names.new_column);
+      return "t." + quote_identifier(names.new_column);
     case ComparedValue::old:
       break;
   }
-  return "t." + quote_identifier(m.names.old_column);
+  return "t." + quote_identifier(names.old_column);
 }
 
 // The rows as they would be if the value in question stood in the column of the migrated one's name, by which
-// the index and its predicate call it.
+// the index and its predicate call it; and so for each column that moves together with it.
 std::string compared_rows_sql(SqlSession& session, const Migration& m, const QualifiedName& table,
                               ComparedValue value) {
-  std::string columns;
+  std::string columns, moved;
+  std::set<std::string> sides;
+  for (const auto* moving : moving_together(m.binding.column)) {
+    const auto names = physical_names(*moving, m.row.phase);
+    sides.insert({names.old_column, names.new_column});
+    moved += fmt::format("{}{} AS {}", moved.empty() ? "" : ", ", value_sql(*moving, names, value),
+                         quote_identifier(moving->name));
+  }
   const auto found = session.exec(
       "SELECT attname FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped"
       " ORDER BY attnum",
       {std::to_string(m.row.table_oid.value)});
   for (const auto& row : found.rows) {
     const auto name = text_of(row[0]);
-    if (name != m.names.old_column && name != m.names.new_column)
-      columns += "t." + quote_identifier(name) + ", ";
+    if (!sides.contains(name)) columns += "t." + quote_identifier(name) + ", ";
   }
-  return fmt::format("(SELECT {}{} AS {} FROM {} t) t", columns, value_sql(m, value),
-                     quote_identifier(m.binding.column.name), rows_sql(m.binding.key, table));
+  // The key is that of the row as it is, whatever stands under the names of its columns here.
+  return fmt::format("(SELECT {}{}, {} AS \"cf key\" FROM {} t) t", columns, moved,
+                     key_text_sql(m.binding.key, "t"), rows_sql(m.binding.key, table));
 }
 
-std::string groups_sql(const Migration& m, const std::string& rows, const UniqueIndex& index) {
+std::string groups_sql(const std::string& rows, const UniqueIndex& index) {
   std::string columns, present, groups;
   int number = 0;
   for (const auto& part : index.parts) {
@@ -110,18 +119,19 @@ std::string groups_sql(const Migration& m, const std::string& rows, const Unique
   }
   return fmt::format(
       "WITH g AS MATERIALIZED (SELECT count(*) AS n, min(v.cf_key) AS low, max(v.cf_key) AS high FROM"
-      " (SELECT {} AS cf_key{} FROM {}{}) v"
+      " (SELECT t.\"cf key\" AS cf_key{} FROM {}{}) v"
       " WHERE true{} GROUP BY {} HAVING count(*) > 1)"
       " SELECT (SELECT count(*) FROM g), (SELECT coalesce(sum(g.n), 0) FROM g),"
       " ARRAY(SELECT unnest(ARRAY[s.low::text, s.high::text]) FROM (SELECT g.low, g.high FROM g LIMIT {}) s)",
-      key_text_sql(m.binding.key, "t"), columns, rows,
-      index.predicate.empty() ? "" : " WHERE " + index.predicate, present, groups, kSamples);
+      columns, rows, index.predicate.empty() ? "" : " WHERE " + index.predicate, present, groups, kSamples);
 }
 
 bool is_proved(const Migration& m, const UniqueIndex& index, ComparedValue value) {
-  const auto& column = m.binding.column;
-  return value == ComparedValue::old ? keeps_distinct(column.backward, index.nulls)
-                                     : keeps_distinct(column.forward, index.nulls);
+  // Whether the index has the others is not asked: then a count finds nothing.
+  return std::ranges::all_of(moving_together(m.binding.column), [&](const ColumnBinding* moving) {
+    return value == ComparedValue::old ? keeps_distinct(moving->backward, index.nulls)
+                                       : keeps_distinct(moving->forward, index.nulls);
+  });
 }
 
 }  // namespace
@@ -132,7 +142,7 @@ std::vector<CollisionCheck> collision_checks(SqlSession& session, const Migratio
   const auto rows = compared_rows_sql(session, m, table, value);
   for (const auto& index : unique_indexes(session, m)) {
     checks.push_back(
-        {index.name, index.bare_name, is_proved(m, index, value) ? "" : groups_sql(m, rows, index)});
+        {index.name, index.bare_name, is_proved(m, index, value) ? "" : groups_sql(rows, index)});
   }
   return checks;
 }

@@ -30,7 +30,7 @@ std::vector<IndexBuild> builds_of(const Migration& m, const QualifiedName& table
                       m.binding.key.partitioned && role == IndexBuild::Role::twin});
   };
   for (const auto& entry : ledger.carried) {
-    if (!is_twin(entry.kind)) continue;
+    if (!is_own_twin(entry)) continue;
     const auto retired = m.generated.retired(entry.name);
     switch (set) {
       case BuildSet::twins:

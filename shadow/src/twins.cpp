@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <set>
 
 #include "crossfade/core/error.hpp"
 #include "fenced_ddl.hpp"
@@ -163,8 +164,28 @@ std::string drop_twins_sql(const Migration& m, const QualifiedName& table, const
                            quote_identifier(new_not_null_check(m)));
 }
 
-std::string analyze_sql(const Migration& m, const QualifiedName& table) {
-  return fmt::format("ANALYZE {} ({})", table.sql(), quote_identifier(m.names.new_column));
+std::string analyze_sql(SqlSession& session, const Migration& m, const QualifiedName& table,
+                        const Ledger& ledger) {
+  std::set<std::string> columns{m.names.new_column};
+  for (const auto& entry : ledger.carried) {
+    if (entry.kind != DependentKind::statistics || !is_own_twin(entry)) continue;
+    const auto found = session.exec(
+        "SELECT a.attname FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = s.stxnamespace"
+        " JOIN pg_depend d ON d.classid = 'pg_statistic_ext'::regclass AND d.objid = s.oid"
+        " AND d.refclassid = 'pg_class'::regclass AND d.refobjid = s.stxrelid AND d.refobjsubid > 0"
+        " JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid"
+        " WHERE n.nspname = $1 AND s.stxname = $2",
+        {entry.schema, entry.name});
+    for (const auto& row : found.rows) columns.insert(text_of(row[0]));
+  }
+  // The old object names the old columns.
+  std::string list;
+  for (const auto* moving : moving_together(m.binding.column)) {
+    const auto names = physical_names(*moving, m.row.phase);
+    if (columns.erase(names.old_column) > 0) columns.insert(names.new_column);
+  }
+  for (const auto& column : columns) list += (list.empty() ? "" : ", ") + quote_identifier(column);
+  return fmt::format("ANALYZE {} ({})", table.sql(), list);
 }
 
 std::vector<Statement> twin_statements(SqlSession& session, const Migration& m, const QualifiedName& table,
@@ -190,7 +211,8 @@ std::vector<Statement> twin_statements(SqlSession& session, const Migration& m, 
     list.push_back({"and for every row: a scan that nobody waits for",
                     validate_check_sql(table, new_not_null_check(m)), self, Blocks::nothing, false});
   }
-  list.push_back({"statistics of the new column", analyze_sql(m, table), self, Blocks::nothing, false});
+  list.push_back(
+      {"statistics of the new column", analyze_sql(session, m, table, ledger), self, Blocks::nothing, false});
   return list;
 }
 

@@ -3,43 +3,21 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <csignal>
 #include <thread>
 
+#include "group_test.hpp"
 #include "kill_points.hpp"
-#include "recovery_test.hpp"
-#include "support/live_family.hpp"
 
 namespace crossfade::test {
 namespace {
 
-class GroupTest : public RecoveryTest {
+class GroupTest : public GroupRecoveryTest {
  protected:
   void make_family(int rows) {
     sql(family_sql(rows));
-    write_text(
-        spec_path(),
-        "[migration]\nname = \"m\"\ntable = \"public.p\"\n[[column]]\nname = \"code\"\ntype = \"bigint\"\n"
-        "[switch]\nfollow_foreign_keys = true\nattempts = 10000\n[drop]\nsoak = \"0s\"\n");
+    write_spec("public.p", "code");
     succeed({"init"});
     family_.emplace(dsn(), 2);
-  }
-
-  // The gate may ask for a moment's patience under live writers.
-  void done(const Arguments& command) {
-    constexpr int kNotYet = 3;
-    auto result = crossfade(command);
-    for (int tries = 0; tries < 20 && result.exit_status == kNotYet; ++tries) result = crossfade(command);
-    ASSERT_EQ(result.exit_status, 0) << result.out << result.err;
-  }
-
-  // Dies at the failpoint, whatever it was asked to wait for before.
-  void dies(const Arguments& command, const std::string& point) {
-    constexpr int kNotYet = 3;
-    auto result = crossfade(command, point);
-    for (int tries = 0; tries < 20 && result.exit_status == kNotYet; ++tries)
-      result = crossfade(command, point);
-    ASSERT_EQ(result.signal, SIGKILL) << point << "\n" << result.out << result.err;
   }
 
   // All of them are in one phase, with one history, and what the application relies on stands.
@@ -70,8 +48,6 @@ class GroupTest : public RecoveryTest {
     done(command);
     expect_together(to);
   }
-
-  std::optional<LiveFamily> family_;
 };
 
 TEST_F(GroupTest, KilledAroundTheSwitchInBothDirectionsItIsTogether) {

@@ -33,7 +33,27 @@ INSERT INTO g SELECT i, i FROM generate_series(1, {0}) i;
                      rows);
 }
 
-LiveFamily::LiveFamily(const std::string& dsn, int writers) {
+std::vector<std::string> family_turn(int id, int turn) {
+  std::vector<std::string> sent{
+      fmt::format("BEGIN; INSERT INTO p (id, tenant, code) VALUES ({0}, 1, {0}); INSERT INTO c1 (id, "
+                  "code) VALUES ({0}, {0});"
+                  "INSERT INTO c2 (id, tenant, code) VALUES ({0}, 1, {0}); INSERT INTO c3 (id, code) "
+                  "VALUES ({0}, {0});"
+                  "INSERT INTO g (id, c_code) VALUES ({0}, {0}); COMMIT",
+                  id),
+      fmt::format("BEGIN; INSERT INTO c2 (id, tenant, code) VALUES (-{0}, 2, -{0}); INSERT INTO p (id, "
+                  "tenant, code) VALUES (-{0}, 2, -{0});"
+                  "COMMIT",
+                  id),
+      fmt::format("UPDATE p SET code = code + 100000000 WHERE code = {}", id),
+      fmt::format("UPDATE c1 SET n = n + 1 WHERE code = {}", id + 100000000),
+      fmt::format("BEGIN; UPDATE p SET n = n + 1 WHERE code = -{0}; DELETE FROM p WHERE code = -{0}; COMMIT",
+                  id)};
+  if (turn % 3 != 0) sent.push_back(fmt::format("DELETE FROM p WHERE id = {}", id));
+  return sent;
+}
+
+LiveFamily::LiveFamily(const std::string& dsn, int writers, FamilyTurn turn) : turn_(std::move(turn)) {
   for (int number = 1; number <= writers; ++number)
     threads_.emplace_back([this, dsn, number] { write(dsn, number); });
 }
@@ -50,30 +70,12 @@ void LiveFamily::write(const std::string& dsn, int number) {
   std::string sql;
   try {
     ApplicationSession session(dsn);
-    const auto run = [&](std::string statements) {
-      sql = std::move(statements);
-      session.run(sql);
-      ++transactions_;
-    };
     for (int turn = 0; !ending_; ++turn) {
-      const int id = number * 1000000 + turn;
-      run(
-          fmt::format("BEGIN; INSERT INTO p (id, tenant, code) VALUES ({0}, 1, {0}); INSERT INTO c1 (id, "
-                      "code) VALUES ({0}, {0});"
-                      "INSERT INTO c2 (id, tenant, code) VALUES ({0}, 1, {0}); INSERT INTO c3 (id, code) "
-                      "VALUES ({0}, {0});"
-                      "INSERT INTO g (id, c_code) VALUES ({0}, {0}); COMMIT",
-                      id));
-      run(
-          fmt::format("BEGIN; INSERT INTO c2 (id, tenant, code) VALUES (-{0}, 2, -{0}); INSERT INTO p (id, "
-                      "tenant, code) VALUES (-{0}, 2, -{0});"
-                      "COMMIT",
-                      id));
-      run(fmt::format("UPDATE p SET code = code + 10000000 WHERE code = {}", id));
-      run(fmt::format("UPDATE c1 SET n = n + 1 WHERE code = {}", id + 10000000));
-      run(fmt::format(
-          "BEGIN; UPDATE p SET n = n + 1 WHERE code = -{0}; DELETE FROM p WHERE code = -{0}; COMMIT", id));
-      if (turn % 3 != 0) run(fmt::format("DELETE FROM p WHERE id = {}", id));
+      for (auto& statements : turn_(number * 10000000 + turn * kFamilyIds, turn)) {
+        sql = std::move(statements);
+        session.run(sql);
+        ++transactions_;
+      }
     }
   } catch (const std::exception& error) {
     const std::scoped_lock lock(mutex_);

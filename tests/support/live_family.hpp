@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -16,9 +17,15 @@ namespace crossfade::test {
 // refers to c3. `rows` parents, each with children.
 std::string family_sql(int rows);
 
+// What a writer sends, a message each; rows with numbers from `id` on, of which it has `kFamilyIds` for each
+// turn, are its own.
+using FamilyTurn = std::function<std::vector<std::string>(int id, int turn)>;
+inline constexpr int kFamilyIds = 10;
+std::vector<std::string> family_turn(int id, int turn);
+
 class LiveFamily {
  public:
-  LiveFamily(const std::string& dsn, int writers);
+  LiveFamily(const std::string& dsn, int writers, FamilyTurn turn = family_turn);
   ~LiveFamily();
   LiveFamily(const LiveFamily&) = delete;
   LiveFamily& operator=(const LiveFamily&) = delete;
@@ -31,6 +38,7 @@ class LiveFamily {
  private:
   void write(const std::string& dsn, int number);
 
+  FamilyTurn turn_;
   std::atomic<bool> ending_ = false;
   std::atomic<std::int64_t> transactions_ = 0;
   std::mutex mutex_;

@@ -116,7 +116,7 @@ std::vector<Finding> added_since_switch(SqlSession& session, const Migration& m,
   if (found.empty()) return findings;
   const auto xid = switch_xid(session, m);
   for (const auto& reference : read_references(
-           session, m.row.table_oid, static_cast<int>(int_of(found[0][0])), own_suffix(m.binding.column))) {
+           session, m.row.table_oid, static_cast<int>(int_of(found[0][0])), own_suffixes(m.binding.column))) {
     if (reference.kind == ReferenceKind::own_default || reference.kind == ReferenceKind::not_null) continue;
     // Whether it has a member is asked of the group.
     if (reference.from_elsewhere && m.binding.column.follows_foreign_keys) continue;
@@ -131,7 +131,7 @@ std::vector<Finding> added_since_switch(SqlSession& session, const Migration& m,
                         "Undo it, and do it again after the way back."});
   }
   for (const auto& reference :
-       partition_references(session, m.row.table_oid, m.names.new_column, own_suffix(m.binding.column))) {
+       partition_references(session, m.row.table_oid, m.names.new_column, own_suffixes(m.binding.column))) {
     findings.push_back({Severity::refuse, "dependent_added", reference.identity,
                         fmt::format("{} was hung on the new column of a partition since the switch; the way "
                                     "back would take that away.",
@@ -150,7 +150,7 @@ std::vector<Finding> hanging_on_old_column(SqlSession& session, const Migration&
       {std::to_string(m.row.table_oid.value), std::to_string(column.old_attnum), column.retired_name});
   if (retired.empty()) return findings;
   for (const auto& reference :
-       read_references(session, m.row.table_oid, column.old_attnum, own_suffix(column))) {
+       read_references(session, m.row.table_oid, column.old_attnum, own_suffixes(column))) {
     if (reference.kind == ReferenceKind::own_default || reference.kind == ReferenceKind::not_null) continue;
     findings.push_back({Severity::refuse, "old_column_in_use", reference.identity,
                         fmt::format("{} hangs on the old column {}, which is to be dropped.",
@@ -158,7 +158,7 @@ std::vector<Finding> hanging_on_old_column(SqlSession& session, const Migration&
                         "Drop it, or make it again so that it names the new column."});
   }
   for (const auto& reference :
-       partition_references(session, m.row.table_oid, m.names.old_column, own_suffix(column))) {
+       partition_references(session, m.row.table_oid, m.names.old_column, own_suffixes(column))) {
     findings.push_back({Severity::refuse, "old_column_in_use", reference.identity,
                         fmt::format("{} hangs on the old column {} of a partition, which is to be dropped.",
                                     reference.description, display_identifier(m.names.old_column)),

@@ -136,10 +136,11 @@ void take_constraint(Reading& reading, const Reference& reference) {
                     std::to_string(reading.facts.attnum)});
   const auto& row = found.one("constraint");
   const auto type = text_of(row[0]);
-  if (reference.from_elsewhere && reading.column.follows_foreign_keys && type == "f" && !bool_of(row[7]))
-    return take_referring_key(reading, reference, row);
+  const bool follows = reading.column.follows_foreign_keys && type == "f", own = bool_of(row[7]);
+  if (reference.from_elsewhere && follows && !own) return take_referring_key(reading, reference, row);
   if (!bool_of(row[6])) return reading.refuse(reference, "it is inherited");
-  if (reference.from_elsewhere) {
+  // One that refers to the column by others of the same table, and from it to others, is its own.
+  if (reference.from_elsewhere && !(follows && own)) {
     return reading.refuse(
         reference.identity,
         fmt::format("{} refers to column {} from another table or column.", reference.description,

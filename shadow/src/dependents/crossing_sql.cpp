@@ -101,7 +101,7 @@ END)sql",
 std::string let_keys_go_sql(const QualifiedName& table, const Ledger& ledger) {
   std::string sql;
   for (const auto& entry : ledger.carried | std::views::reverse) {
-    if (entry.kind == DependentKind::unique_constraint)
+    if (entry.kind == DependentKind::unique_constraint && is_own_twin(entry))
       sql += fmt::format("ALTER TABLE {} DROP CONSTRAINT {};\n", table.sql(), quote_identifier(entry.name));
   }
   return sql;
@@ -137,130 +137,105 @@ std::string shadow_settings_sql(const Migration& m, const QualifiedName& table, 
   return mover.take();
 }
 
-std::string carry_over_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger,
-                           bool not_null_check_valid) {
-  Mover mover(m, table);
+namespace {
+
+void twin_over(Mover& mover, const Migration& m, const Dependent& entry) {
+  if (entry.kind == DependentKind::unique_constraint) {
+    // The old column's own index went with the constraint; its spare stays, if it has one.
+    mover.add_constraint(entry, m.generated.twin(entry.name));
+  } else if (entry.kind == DependentKind::statistics) {
+    mover.rename_statistics(entry, entry.name, m.generated.retired(entry.name));
+    mover.rename_statistics(entry, m.generated.twin(entry.name), entry.name);
+  } else {
+    if (entry.shed)
+      mover.drop_index(entry.name);
+    else
+      mover.rename_index(entry.name, m.generated.retired(entry.name));
+    mover.rename_index(m.generated.twin(entry.name), entry.name);
+    if (!entry.shed) mover.exchange_parts(entry.name, m.generated.retired(entry.name));
+    if (entry.old_sql) mover.comment_index(entry.name, entry.old_sql);
+    mover.roles_of(entry);
+  }
+}
+
+void twin_back(Mover& mover, const Migration& m, const Dependent& entry) {
+  if (entry.kind == DependentKind::unique_constraint) {
+    mover.add_constraint(entry, m.generated.retired(entry.name));
+  } else if (entry.kind == DependentKind::statistics) {
+    mover.rename_statistics(entry, entry.name, m.generated.twin(entry.name));
+    mover.rename_statistics(entry, m.generated.retired(entry.name), entry.name);
+  } else {
+    mover.rename_index(entry.name, m.generated.twin(entry.name));
+    mover.rename_index(m.generated.retired(entry.name), entry.name);
+    if (!entry.shed) mover.exchange_parts(entry.name, m.generated.twin(entry.name));
+    if (entry.old_sql) {
+      mover.comment_index(m.generated.twin(entry.name), std::nullopt);
+      if (entry.shed) mover.comment_index(entry.name, entry.old_sql);
+    }
+    mover.roles_of(entry);
+  }
+}
+
+}  // namespace
+
+CarriedSql carry_over_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger,
+                          bool not_null_check_valid) {
+  Mover properties(m, table), twins(m, table), released(m, table);
   const auto& now = m.names.new_column;
   const auto& before = m.names.old_column;
   for (const auto& entry : ledger.carried) {
-    switch (entry.kind) {
-      case DependentKind::default_value:
-        mover.default_value(before, std::nullopt);
-        mover.default_value(now, entry.new_sql);
-        break;
-      case DependentKind::not_null:
-        if (not_null_check_valid) {
-          mover.column(now, "SET NOT NULL");
-          mover.alter("DROP CONSTRAINT " + quote_identifier(new_not_null_check(m)));
-        } else {
-          // dual_write may have been left between adding the check and validating it.
-          mover.alter("DROP CONSTRAINT IF EXISTS " + quote_identifier(new_not_null_check(m)));
-          mover.alter(add_not_null_check(new_not_null_check(m), now));
-        }
-        break;
-      case DependentKind::comment:
-        mover.comment(before, std::nullopt);
-        mover.comment(now, entry.old_sql);
-        break;
-      case DependentKind::index:
-        if (entry.shed)
-          mover.drop_index(entry.name);
-        else
-          mover.rename_index(entry.name, m.generated.retired(entry.name));
-        mover.rename_index(m.generated.twin(entry.name), entry.name);
-        if (!entry.shed) mover.exchange_parts(entry.name, m.generated.retired(entry.name));
-        if (entry.old_sql) mover.comment_index(entry.name, entry.old_sql);
-        mover.roles_of(entry);
-        break;
-      case DependentKind::unique_constraint:
-        // The old column's own index went with the constraint; its spare stays, if it has one.
-        mover.add_constraint(entry, m.generated.twin(entry.name));
-        break;
-      case DependentKind::statistics:
-        mover.rename_statistics(entry, entry.name, m.generated.retired(entry.name));
-        mover.rename_statistics(entry, m.generated.twin(entry.name), entry.name);
-        break;
-      case DependentKind::column_setting:
-      case DependentKind::check:
-      case DependentKind::foreign_key:
-      case DependentKind::policy:
-      case DependentKind::rule:
-      case DependentKind::trigger:
-      case DependentKind::sql_function:
-      case DependentKind::publication:
-      case DependentKind::column_grant:
-      case DependentKind::sequence:
-      case DependentKind::identity:
-      case DependentKind::view:
-        break;
+    if (is_own_twin(entry)) {
+      twin_over(twins, m, entry);
+    } else if (entry.kind == DependentKind::default_value) {
+      properties.default_value(before, std::nullopt);
+      properties.default_value(now, entry.new_sql);
+    } else if (entry.kind == DependentKind::comment) {
+      properties.comment(before, std::nullopt);
+      properties.comment(now, entry.old_sql);
+    } else if (entry.kind == DependentKind::not_null) {
+      if (not_null_check_valid) {
+        properties.column(now, "SET NOT NULL");
+        properties.alter("DROP CONSTRAINT " + quote_identifier(new_not_null_check(m)));
+      } else {
+        // dual_write may have been left between adding the check and validating it.
+        properties.alter("DROP CONSTRAINT IF EXISTS " + quote_identifier(new_not_null_check(m)));
+        properties.alter(add_not_null_check(new_not_null_check(m), now));
+      }
+      // A primary key or a replica identity has left the column by then, and would not have let it go before.
+      released.column(before, "DROP NOT NULL");
     }
   }
-  // A primary key or a replica identity has left the column by now, and would not have let it go before.
-  if (ledger.find(DependentKind::not_null) != nullptr) mover.column(before, "DROP NOT NULL");
-  return mover.take();
+  return {properties.take(), twins.take(), released.take()};
 }
 
-std::string carry_back_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger,
-                           bool old_check_valid) {
-  Mover mover(m, table);
+CarriedSql carry_back_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger,
+                          bool old_check_valid) {
+  Mover properties(m, table), twins(m, table), released(m, table);
   const auto& back = m.names.old_column;
   const auto& leaving = m.names.new_column;
   for (const auto& entry : ledger.carried) {
-    switch (entry.kind) {
-      case DependentKind::default_value:
-        mover.default_value(leaving, std::nullopt);
-        mover.default_value(back, entry.old_sql);
-        break;
-      case DependentKind::not_null:
-        mover.alter("DROP CONSTRAINT IF EXISTS " + quote_identifier(new_not_null_check(m)));
-        if (old_check_valid) {
-          mover.column(back, "SET NOT NULL");
-          mover.alter("DROP CONSTRAINT " + quote_identifier(old_not_null_check(m)));
-        } else {
-          mover.alter(add_not_null_check(old_not_null_check(m), back));
-        }
-        break;
-      case DependentKind::comment:
-        mover.comment(leaving, std::nullopt);
-        mover.comment(back, entry.old_sql);
-        break;
-      case DependentKind::index:
-        mover.rename_index(entry.name, m.generated.twin(entry.name));
-        mover.rename_index(m.generated.retired(entry.name), entry.name);
-        if (!entry.shed) mover.exchange_parts(entry.name, m.generated.twin(entry.name));
-        if (entry.old_sql) {
-          mover.comment_index(m.generated.twin(entry.name), std::nullopt);
-          if (entry.shed) mover.comment_index(entry.name, entry.old_sql);
-        }
-        mover.roles_of(entry);
-        break;
-      case DependentKind::unique_constraint:
-        mover.add_constraint(entry, m.generated.retired(entry.name));
-        break;
-      case DependentKind::statistics:
-        mover.rename_statistics(entry, entry.name, m.generated.twin(entry.name));
-        mover.rename_statistics(entry, m.generated.retired(entry.name), entry.name);
-        break;
-      case DependentKind::column_setting:
-      case DependentKind::check:
-      case DependentKind::foreign_key:
-      case DependentKind::policy:
-      case DependentKind::rule:
-      case DependentKind::trigger:
-      case DependentKind::sql_function:
-      case DependentKind::publication:
-      case DependentKind::column_grant:
-      case DependentKind::sequence:
-      case DependentKind::identity:
-      case DependentKind::view:
-        break;
+    if (is_own_twin(entry)) {
+      twin_back(twins, m, entry);
+    } else if (entry.kind == DependentKind::default_value) {
+      properties.default_value(leaving, std::nullopt);
+      properties.default_value(back, entry.old_sql);
+    } else if (entry.kind == DependentKind::comment) {
+      properties.comment(leaving, std::nullopt);
+      properties.comment(back, entry.old_sql);
+    } else if (entry.kind == DependentKind::not_null) {
+      properties.alter("DROP CONSTRAINT IF EXISTS " + quote_identifier(new_not_null_check(m)));
+      if (old_check_valid) {
+        properties.column(back, "SET NOT NULL");
+        properties.alter("DROP CONSTRAINT " + quote_identifier(old_not_null_check(m)));
+      } else {
+        properties.alter(add_not_null_check(old_not_null_check(m), back));
+      }
+      released.column(leaving, "DROP NOT NULL");
+      if (proves_not_null(m.binding.column))
+        released.alter(add_not_null_check(new_not_null_check(m), leaving));
     }
   }
-  if (ledger.find(DependentKind::not_null) != nullptr) {
-    mover.column(leaving, "DROP NOT NULL");
-    if (proves_not_null(m.binding.column)) mover.alter(add_not_null_check(new_not_null_check(m), leaving));
-  }
-  return mover.take();
+  return {properties.take(), twins.take(), released.take()};
 }
 
 namespace {

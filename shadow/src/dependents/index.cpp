@@ -2,7 +2,9 @@
 // column.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "crossfade/core/error.hpp"
@@ -13,8 +15,9 @@ namespace crossfade {
 
 namespace {
 
-// $1 index. What PostgreSQL says of the index is taken apart at places that are known for sure: what stands
-// before USING is made of the names, and the predicate is the end. {nulls}: PostgreSQL 15.
+// $1 index, $2 the migrated column, $3 it and those that move together with it; {reads}: the index depends on
+// column x. What PostgreSQL says of the index is taken apart at places that are known for sure: what stands
+// before USING is made of the names, and the predicate is the end.
 constexpr const char* kIndex = R"sql(
 SELECT c.relname, i.indisunique, coalesce(s.spcname, ''), obj_description(i.indexrelid, 'pg_class'),
   pg_get_indexdef(i.indexrelid),
@@ -23,11 +26,10 @@ SELECT c.relname, i.indisunique, coalesce(s.spcname, ''), obj_description(i.inde
   ' WHERE ' || pg_get_expr(i.indpred, i.indrelid),
   i.indisreplident, i.indisclustered,
   NOT coalesce($2::int2 = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false) AS not_in_key,
-  -- Everything but a plain column: an expression or a predicate that reads the migrated column.
-  EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
-          AND d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid AND d.refobjsubid = $2::int)
-    AND (coalesce(i.indexprs::text ~ (':varattno ' || $2 || ' '), false)
-      OR coalesce(i.indpred::text ~ (':varattno ' || $2 || ' '), false)),
+  -- Everything but a plain column: an expression or a predicate that reads a column that moves.
+  ARRAY(SELECT x FROM unnest($3::int2[]) x WHERE {reads} AND (
+      coalesce(i.indexprs::text ~ (':varattno ' || x || ' '), false)
+      OR coalesce(i.indpred::text ~ (':varattno ' || x || ' '), false))),
   concat_ws(', ',
     CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'it is not valid' END,
     CASE WHEN i.indisexclusion THEN 'it backs an exclusion constraint' END,
@@ -37,17 +39,23 @@ SELECT c.relname, i.indisunique, coalesce(s.spcname, ''), obj_description(i.inde
                       AND coalesce(a.attstattarget, -1) >= 0)
       THEN 'a column of it has a statistics target' END,
     CASE WHEN EXISTS (SELECT 1 FROM pg_constraint f WHERE f.contype = 'f' AND f.conindid = i.indexrelid
-                      AND NOT $2::int2 = ANY (f.confkey))
+                      AND NOT $3::int2[] && f.confkey)
       THEN 'a foreign key refers to it by its other columns' END,
     CASE WHEN EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
                       AND d.objid = i.indexrelid AND d.deptype IN ('e', 'x'))
       THEN 'it depends on an extension' END),
   i.indisprimary,
   -- PostgreSQL 14 has no such column.
-  coalesce(to_jsonb(i) ->> 'indnullsnotdistinct', 'false')
+  coalesce(to_jsonb(i) ->> 'indnullsnotdistinct', 'false'),
+  ARRAY(SELECT x FROM unnest($3::int2[]) x WHERE x = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])),
+  (SELECT coalesce(min(x), 0) FROM unnest($3::int2[]) x WHERE x = ANY (i.indkey) OR {reads})
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
 JOIN pg_namespace n ON n.oid = t.relnamespace LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
 WHERE i.indexrelid = $1::oid)sql";
+
+constexpr const char* kReads =
+    "EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid"
+    " AND d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid AND d.refobjsubid = x)";
 
 // A definition without its beginning, and apart from its predicate when that is where it ends.
 struct Words {
@@ -70,8 +78,9 @@ class IndexReader {
 
   // The entry, not yet in the ledger; nullopt when the index was refused.
   std::optional<Dependent> read(std::uint32_t oid) {
-    const auto found =
-        reading_.session.exec(kIndex, {std::to_string(oid), std::to_string(reading_.facts.attnum)});
+    const auto found = reading_.session.exec(
+        fmt::format(kIndex, fmt::arg("reads", kReads)),
+        {std::to_string(oid), std::to_string(reading_.facts.attnum), reading_.moving_attnums()});
     const auto& row = found.one("index");
     Dependent index;
     index.name = text_of(row[0]);
@@ -80,10 +89,11 @@ class IndexReader {
     index.old_sql = row[3];
     index.replica_identity = bool_of(row[7]);
     index.clustered = bool_of(row[8]);
+    index.carried_by = reading_.carried_by(int_of(row[15]));
     auto why = text_of(row[11]);
     const auto also = [&](const std::string& reason) { why += (why.empty() ? "" : ", ") + reason; };
-    const bool computed = bool_of(row[10]);
-    if (computed && !reading_.keeps_values())
+    const auto computed = numbers_of(row[10]);
+    if (!computed.empty() && !reading_.keeps_values())
       also("it computes with the column, and the conversion is not proved to keep every value");
     const bool in_key = !bool_of(row[9]);
     for (const auto& [is_so, role] : {std::pair(index.replica_identity, "it is the replica identity"),
@@ -93,7 +103,7 @@ class IndexReader {
         also(fmt::format("{}, and the new column is not proved NOT NULL before the switch", role));
     }
     const auto nulls = text_of(row[13]) == "true" ? NullsInIndex::collide : NullsInIndex::differ;
-    index.shed = may_fail_after_switch(index.unique && in_key, nulls, computed);
+    index.shed = may_fail_after_switch(index.unique ? numbers_of(row[14]) : std::set<int>{}, nulls, computed);
     if (reading_.table.kind == "p") {
       if (index.replica_identity) also("the table is partitioned, and it is the replica identity");
       if (index.shed)
@@ -122,12 +132,22 @@ class IndexReader {
   }
 
  private:
-  // Kept on the old column, the index could refuse what the new one takes: two rows get the same old value,
-  // or it computes with a value that the new type holds and the old one only just (b + 1).
-  bool may_fail_after_switch(bool tells_apart, NullsInIndex nulls, bool computed) const {
-    const auto& backward = reading_.column.backward;
-    if (tells_apart && !keeps_distinct(backward, nulls)) return true;
-    return computed && (!backward || backward->totality != Totality::total);
+  static std::set<int> numbers_of(const SqlValue& array) {
+    std::set<int> numbers;
+    for (const auto& number : parse_array(text_of(array))) numbers.insert(static_cast<int>(int_of(number)));
+    return numbers;
+  }
+
+  // Kept on the old columns, the index could refuse what the new ones take: two rows get the same old value
+  // in one that tells them apart, or it computes with a value that the new type holds and the old one only
+  // just (b + 1).
+  bool may_fail_after_switch(const std::set<int>& tell_apart, NullsInIndex nulls,
+                             const std::set<int>& computed) const {
+    return std::ranges::any_of(moving_together(reading_.column), [&](const ColumnBinding* moving) {
+      const auto& backward = moving->backward;
+      if (tell_apart.contains(moving->old_attnum) && !keeps_distinct(backward, nulls)) return true;
+      return computed.contains(moving->old_attnum) && (!backward || backward->totality != Totality::total);
+    });
   }
 
   // Made on the clone and read back there: PostgreSQL says whether the new type can do it, and how it reads

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "column_default.hpp"
@@ -45,9 +46,10 @@ std::string_view to_text(DependentKind kind) {
   return std::ranges::find(kKinds, kind, &std::pair<DependentKind, std::string_view>::first)->second;
 }
 
-bool is_twin(DependentKind kind) {
-  return kind == DependentKind::index || kind == DependentKind::unique_constraint ||
-         kind == DependentKind::statistics;
+bool is_own_twin(const Dependent& entry) {
+  const bool twin = entry.kind == DependentKind::index || entry.kind == DependentKind::unique_constraint ||
+                    entry.kind == DependentKind::statistics;
+  return twin && entry.carried_by.empty();
 }
 
 bool is_follower(DependentKind kind) { return kind >= DependentKind::check; }
@@ -167,6 +169,7 @@ json to_json(const Dependent& entry) {
       {"clustered", entry.clustered},
       {"schema", entry.schema},
       {"settings", entry.settings},
+      {"carried_by", entry.carried_by},
       {"remove_sql", entry.remove_sql},
       {"create_sql", entry.create_sql},
       {"validated", entry.validated},
@@ -201,6 +204,7 @@ Dependent from_json(const std::string& kind, std::string name, const json& detai
   entry.clustered = detail.at("clustered");
   entry.schema = detail.at("schema");
   entry.settings = detail.at("settings");
+  entry.carried_by = detail.value("carried_by", "");
   entry.remove_sql = detail.at("remove_sql");
   entry.create_sql = detail.at("create_sql");
   entry.validated = detail.at("validated");
@@ -266,7 +270,7 @@ Ledger take_inventory(SqlSession& session, const TableFacts& table, const Column
   }
   Reading reading(session, table, *facts, column, findings);
   if (facts->not_null) reading.carry(DependentKind::not_null, facts->name);
-  const auto references = read_references(session, table.oid, facts->attnum, own_suffix(column));
+  const auto references = read_references(session, table.oid, facts->attnum, own_suffixes(column));
   for (const auto& reference : references) take_one(reading, reference);
   take_views(reading, references);
   if (table.kind == "p") take_partitions(reading);
@@ -287,21 +291,27 @@ Ledger take_inventory(SqlSession& session, const TableFacts& table, const Column
 
 std::string violation_sql(SqlSession& session, const Migration& m, const QualifiedName& table,
                           const Dependent& check, const std::string& physical) {
-  std::string columns;
+  // Both sides are there under one name or the other; only one of them is read.
+  std::set<std::string> sides{m.names.old_column, m.names.new_column};
+  std::string columns =
+      fmt::format("{} AS {}", quote_identifier(physical), quote_identifier(m.binding.column.name));
+  for (const auto& companion : m.binding.column.companions) {
+    const auto names = physical_names(companion, m.row.phase);
+    sides.insert({names.old_column, names.new_column});
+    columns += fmt::format(
+        ", {} AS {}", quote_identifier(physical == m.names.new_column ? names.new_column : names.old_column),
+        quote_identifier(companion.name));
+  }
   const auto found = session.exec(
       "SELECT attname FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped",
       {std::to_string(m.row.table_oid.value)});
   for (const auto& row : found.rows) {
-    const auto name = text_of(row[0]);
-    // Both sides are there under one name or the other; only one of them is read.
-    if (name == m.names.old_column || name == m.names.new_column) continue;
-    columns += quote_identifier(name) + ", ";
+    if (const auto name = text_of(row[0]); !sides.contains(name)) columns += ", " + quote_identifier(name);
   }
   std::string key;
   for (const auto& column : m.binding.key.columns)
     key += (key.empty() ? "" : ", ") + quote_identifier(column.name);
-  return fmt::format("SELECT ROW({})::text FROM (SELECT {}{} AS {} FROM {}) {} WHERE NOT ({}) LIMIT 1", key,
-                     columns, quote_identifier(physical), quote_identifier(m.binding.column.name),
+  return fmt::format("SELECT ROW({})::text FROM (SELECT {} FROM {}) {} WHERE NOT ({}) LIMIT 1", key, columns,
                      rows_sql(m.binding.key, table), quote_identifier(table.name), check.holds);
 }
 

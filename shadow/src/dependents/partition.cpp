@@ -108,7 +108,7 @@ void refuse_own_triggers(Reading& reading) {
 }  // namespace
 
 std::vector<Reference> partition_references(SqlSession& session, Oid table, const std::string& column,
-                                            const std::string& suffix) {
+                                            const std::vector<std::string>& suffixes) {
   std::vector<Reference> own;
   for (const auto& partition : read_partitions(session, table)) {
     const auto attnum = session.exec(
@@ -116,7 +116,7 @@ std::vector<Reference> partition_references(SqlSession& session, Oid table, cons
         {std::to_string(partition.oid.value), column});
     if (attnum.empty()) continue;
     for (auto& reference :
-         read_references(session, partition.oid, static_cast<int>(int_of(attnum[0][0])), suffix)) {
+         read_references(session, partition.oid, static_cast<int>(int_of(attnum[0][0])), suffixes)) {
       if (!is_inherited(session, reference)) own.push_back(std::move(reference));
     }
   }
@@ -125,7 +125,7 @@ std::vector<Reference> partition_references(SqlSession& session, Oid table, cons
 
 void take_partitions(Reading& reading) {
   for (const auto& reference : partition_references(reading.session, reading.table.oid, reading.facts.name,
-                                                    own_suffix(reading.column))) {
+                                                    own_suffixes(reading.column))) {
     reading.refuse(
         reference.identity,
         fmt::format("{} hangs on column {} of a partition alone and is not carried.", reference.description,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "crossfade/core/error.hpp"
 
 namespace crossfade {
@@ -14,26 +16,50 @@ std::string comment_sql(const std::string& what, const SqlValue& text) {
   return text ? fmt::format("COMMENT ON {} IS {};\n", what, quote_literal(*text)) : "";
 }
 
-Clone::Clone(SqlSession& session, const TableFacts& table, const ColumnBinding& column,
-             const std::string& collation)
+namespace {
+
+// The new column gets the collation of the old one when its type has collations at all.
+std::string collation_of(SqlSession& session, Oid table, const ColumnBinding& column) {
+  const auto found = session.exec(
+      "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.collname) FROM pg_attribute a"
+      " JOIN pg_type t ON t.oid = a.atttypid AND a.attcollation <> t.typcollation"
+      " JOIN pg_collation c ON c.oid = a.attcollation JOIN pg_namespace n ON n.oid = c.collnamespace"
+      " WHERE a.attrelid = $2::oid AND a.attnum = $3::int2"
+      " AND (SELECT typcollation <> 0 FROM pg_type WHERE oid = $1::regtype)",
+      {column.new_type, std::to_string(table.value), std::to_string(column.old_attnum)});
+  return found.empty() ? std::string() : text_of(found[0][0]);
+}
+
+}  // namespace
+
+Clone::Clone(SqlSession& session, const TableFacts& table, const ColumnBinding& column)
     : session_(session),
-      column_(column),
+      columns_(moving_together(column)),
       sql_("pg_temp." + quote_identifier(table.name.name)),
       undone_(session) {
+  // The new columns come into being in this order.
+  std::ranges::sort(columns_, {}, &ColumnBinding::old_attnum);
+  std::vector<std::string> collations;
+  for (const auto* moving : columns_) collations.push_back(collation_of(session, table.oid, *moving));
   // A temporary table brings a type of its name, which is found first unless its schema is named last.
   session_.exec("SET LOCAL search_path = pg_catalog, pg_temp");
   std::string columns;
   for (const auto& other : table.columns) {
-    if (other.name == column.shadow_name) continue;
+    // The same words in every phase, whether the shadows exist or not.
+    if (std::ranges::find(columns_, other.name, &ColumnBinding::shadow_name) != columns_.end()) continue;
     columns += quote_identifier(other.name);
-    if (other.name == column.name) columns += " AS " + quote_identifier(column.retired_name);
+    if (const auto moving = std::ranges::find(columns_, other.name, &ColumnBinding::name);
+        moving != columns_.end())
+      columns += " AS " + quote_identifier((*moving)->retired_name);
     columns += ", ";
   }
-  // The same words in every phase, whether the shadow exists or not.
-  session_.exec(fmt::format("CREATE TEMP TABLE {} AS SELECT {}CAST(NULL AS {}){} AS {} FROM {} WITH NO DATA",
-                            quote_identifier(table.name.name), columns, column.new_type,
-                            collation.empty() ? "" : " COLLATE " + collation, quote_identifier(column.name),
-                            table.name.sql()));
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    columns += fmt::format("{}CAST(NULL AS {}){} AS {}", i > 0 ? ", " : "", columns_[i]->new_type,
+                           collations[i].empty() ? "" : " COLLATE " + collations[i],
+                           quote_identifier(columns_[i]->name));
+  }
+  session_.exec(fmt::format("CREATE TEMP TABLE {} AS SELECT {} FROM {} WITH NO DATA",
+                            quote_identifier(table.name.name), columns, table.name.sql()));
 }
 
 std::optional<std::string> Clone::objection(const std::string& statement) const {
@@ -48,42 +74,31 @@ std::optional<std::string> Clone::objection(const std::string& statement) const 
   }
 }
 
-void Clone::rename(const std::string& from, const std::string& to) const {
-  session_.exec(fmt::format("ALTER TABLE {} RENAME COLUMN {} TO {}", sql_, quote_identifier(from),
-                            quote_identifier(to)));
+void Clone::rename(std::string ColumnBinding::*from, std::string ColumnBinding::*to) const {
+  for (const auto* column : columns_) {
+    session_.exec(fmt::format("ALTER TABLE {} RENAME COLUMN {} TO {}", sql_, quote_identifier(column->*from),
+                              quote_identifier(column->*to)));
+  }
 }
 
 std::string Clone::over_shadow(const std::string& statement, const std::string& reading) const {
   const Savepoint undone(session_);
   session_.exec(statement);
-  rename(column_.name, column_.shadow_name);
-  rename(column_.retired_name, column_.name);
+  rename(&ColumnBinding::name, &ColumnBinding::shadow_name);
+  rename(&ColumnBinding::retired_name, &ColumnBinding::name);
   return text_of(session_.exec("SELECT " + reading).one("definition")[0]);
 }
 
 std::string Clone::over_retired(const std::string& statement, const std::string& reading) const {
   const Savepoint undone(session_);
-  rename(column_.name, column_.shadow_name);
-  rename(column_.retired_name, column_.name);
+  rename(&ColumnBinding::name, &ColumnBinding::shadow_name);
+  rename(&ColumnBinding::retired_name, &ColumnBinding::name);
   session_.exec(statement);
-  rename(column_.name, column_.retired_name);
+  rename(&ColumnBinding::name, &ColumnBinding::retired_name);
   return text_of(session_.exec("SELECT " + reading).one("definition")[0]);
 }
 
 namespace {
-
-// The new column gets the collation of the old one when its type has collations at all.
-std::string collation_of(SqlSession& session, const TableFacts& table, const ColumnFacts& facts,
-                         const ColumnBinding& column) {
-  if (facts.default_collation) return {};
-  const auto found = session.exec(
-      "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.collname) FROM pg_attribute a"
-      " JOIN pg_collation c ON c.oid = a.attcollation JOIN pg_namespace n ON n.oid = c.collnamespace"
-      " WHERE a.attrelid = $2::oid AND a.attnum = $3::int2"
-      " AND (SELECT typcollation <> 0 FROM pg_type WHERE oid = $1::regtype)",
-      {column.new_type, std::to_string(table.oid.value), std::to_string(facts.attnum)});
-  return found.empty() ? std::string() : text_of(found[0][0]);
-}
 
 std::string hint_for(ReferenceKind kind) {
   switch (kind) {
@@ -136,7 +151,7 @@ Reading::Reading(SqlSession& s, const TableFacts& t, const ColumnFacts& f, const
       column(c),
       findings(found),
       object_(t.name.display() + "." + display_identifier(f.name)),
-      collation_(collation_of(s, t, f, c)) {}
+      collation_(collation_of(s, t.oid, c)) {}
 
 Dependent& Reading::carry(DependentKind kind, std::string name) {
   Dependent entry;
@@ -160,8 +175,21 @@ void Reading::refuse(const std::string& object, const std::string& message, cons
 bool Reading::keeps_values() const { return crossfade::keeps_values(column); }
 
 const Clone& Reading::clone() {
-  if (!clone_) clone_.emplace(session, table, column, collation_);
+  if (!clone_) clone_.emplace(session, table, column);
   return *clone_;
+}
+
+std::string Reading::moving_attnums() const {
+  std::vector<std::optional<std::string>> attnums;
+  for (const auto* moving : moving_together(column)) attnums.emplace_back(std::to_string(moving->old_attnum));
+  return array_literal(attnums);
+}
+
+std::string Reading::carried_by(std::int64_t first_attnum) const {
+  for (const auto& companion : column.companions) {
+    if (companion.old_attnum == first_attnum) return companion.name;
+  }
+  return {};
 }
 
 bool Reading::acts_as(const std::string& role) {

@@ -15,13 +15,12 @@
 namespace crossfade {
 
 // A temporary copy of the table, empty, in which the migrated column has its new form under its own name and
-// the old column its retired name: the table as it will be after the switch. PostgreSQL judges there whether
-// an object can be made again, and says there how a definition reads over the new column. Undone with the
-// object, so that nobody else ever sees it.
+// the old column its retired name, and so has each column that moves together with it: the table as it will
+// be after the switch. PostgreSQL judges there whether an object can be made again, and says there how a
+// definition reads over the new column. Undone with the object, so that nobody else ever sees it.
 class Clone {
  public:
-  Clone(SqlSession& session, const TableFacts& table, const ColumnBinding& column,
-        const std::string& collation);
+  Clone(SqlSession& session, const TableFacts& table, const ColumnBinding& column);
 
   // "pg_temp"."t".
   const std::string& sql() const { return sql_; }
@@ -35,10 +34,11 @@ class Clone {
   std::string over_retired(const std::string& statement, const std::string& reading) const;
 
  private:
-  void rename(const std::string& from, const std::string& to) const;
+  // Of every column that moves.
+  void rename(std::string ColumnBinding::*from, std::string ColumnBinding::*to) const;
 
   SqlSession& session_;
-  const ColumnBinding& column_;
+  std::vector<const ColumnBinding*> columns_;  // in the order of the table
   std::string sql_;
   Savepoint undone_;
 };
@@ -66,6 +66,11 @@ class Reading {
   // The collation of its own that the new column takes over; empty when it has none.
   const std::string& collation() const { return collation_; }
   const Clone& clone();
+  // The old columns that move together, as an array of their numbers.
+  std::string moving_attnums() const;
+  // Of an object that stands on the column of that number and on no earlier one that moves: what its entry is
+  // carried by. Each object has exactly one such column, which is the same in every ledger and every phase.
+  std::string carried_by(std::int64_t first_attnum) const;
   // The role may act as `role`: it is that role or a member of it.
   bool acts_as(const std::string& role);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 
 namespace crossfade {
 
@@ -10,7 +11,7 @@ namespace {
 
 constexpr int kColumnListsInPublications = 150000;
 
-// $1 table, $2 column, $3 suffix of our own names. pg_depend is the whole truth for objects; the other
+// $1 table, $2 column, $3 suffixes of our own names. pg_depend is the whole truth for objects; the other
 // catalogs are read too because whatever holds a column number of its own must be found even if a dependency
 // was never recorded (a whole-row variable records none: CHECK, and indexes on expressions, change their
 // meaning with a new column). {publications} stands in only where column lists exist.
@@ -74,7 +75,7 @@ kinds AS (
     ELSE 'unknown' END AS kind
   FROM named n
   WHERE NOT coalesce(n.tgisinternal, false)
-    AND NOT coalesce(right(n.name, length($3)) = $3, false)
+    AND NOT EXISTS (SELECT 1 FROM unnest($3::text[]) s WHERE right(n.name, length(s)) = s)
     AND NOT (n.classid = 'pg_class'::regclass AND n.objsubid = 0 AND EXISTS (
       SELECT 1 FROM pg_constraint k WHERE k.conindid = n.objid AND k.contype IN ('p', 'u', 'x'))))
 SELECT DISTINCT k.kind, k.objid,
@@ -128,10 +129,11 @@ std::string replaced(std::string text, std::string_view mark, std::string_view w
 }  // namespace
 
 std::vector<Reference> read_references(SqlSession& session, Oid table, int attnum,
-                                       const std::string& suffix) {
+                                       const std::vector<std::string>& suffixes) {
   const bool lists = session.identity().version_num >= kColumnListsInPublications;
+  const std::vector<std::optional<std::string>> own(suffixes.begin(), suffixes.end());
   const auto found = session.exec(replaced(kReferences, "{publications}", lists ? kPublications : ""),
-                                  {std::to_string(table.value), std::to_string(attnum), suffix});
+                                  {std::to_string(table.value), std::to_string(attnum), array_literal(own)});
   std::vector<Reference> references;
   for (const auto& row : found.rows) {
     references.push_back({kind_of(text_of(row[0])), static_cast<std::uint32_t>(int_of(row[5])),
@@ -141,8 +143,11 @@ std::vector<Reference> read_references(SqlSession& session, Oid table, int attnu
   return references;
 }
 
-std::string own_suffix(const ColumnBinding& column) {
-  return column.shadow_name.substr(column.shadow_name.rfind('_'));
+std::vector<std::string> own_suffixes(const ColumnBinding& column) {
+  std::vector<std::string> suffixes;
+  for (const auto* moving : moving_together(column))
+    suffixes.push_back(moving->shadow_name.substr(moving->shadow_name.rfind('_')));
+  return suffixes;
 }
 
 }  // namespace crossfade

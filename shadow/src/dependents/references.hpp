@@ -41,16 +41,18 @@ struct Reference {
   std::string name;             // the bare one, where the catalog has it: also the publication's
 };
 
-// Objects whose names end in `own_suffix` belong to the migration and are left out.
+// Objects whose names end in one of `own_suffixes` belong to the migration, or to one that moves with it, and
+// are left out.
 std::vector<Reference> read_references(SqlSession& session, Oid table, int attnum,
-                                       const std::string& own_suffix);
+                                       const std::vector<std::string>& own_suffixes);
 
 // What refers to the column of that name on a partition, at any depth, and is not there because the table has
 // it; in the order of the partitions.
 std::vector<Reference> partition_references(SqlSession& session, Oid table, const std::string& column,
-                                            const std::string& own_suffix);
+                                            const std::vector<std::string>& own_suffixes);
 
-// "_" and the id's digits, which end the name of every object of the migration.
-std::string own_suffix(const ColumnBinding& column);
+// "_" and the id's digits, which end the name of every object of the migration; and of those of the columns
+// that move together with it.
+std::vector<std::string> own_suffixes(const ColumnBinding& column);
 
 }  // namespace crossfade

@@ -41,6 +41,11 @@ const std::vector<DependentRule>& dependent_rules() {
        "column and not every value has a way back: dropped in the switch, and built again CONCURRENTLY "
        "before a way back, which is refused while old values collide",
        "switched", "SHARE UPDATE EXCLUSIVE, before a way back", ""},
+      {"index, unique constraint or statistics object over several columns that move together", "carried",
+       "one twin over the new columns of all, built and moved with the first of them in the table; what "
+       "could "
+       "refuse for one of them is dropped in the switch",
+       "dual_write", "SHARE UPDATE EXCLUSIVE", "dependent_not_carried"},
       {"DEFERRABLE unique constraint", "refused", "its twin is checked at once until the switch", "", "",
        "dependent_not_carried"},
       {"index that is not valid, reads the whole row, has a statistics target, or depends on an extension",

@@ -8,7 +8,7 @@ namespace crossfade {
 
 namespace {
 
-// $1 statistics object. A single expression has kind 'e' alone, which is not written.
+// $1 statistics object, $2 columns that move. A single expression has kind 'e' alone, which is not written.
 constexpr const char* kStatistics = R"sql(
 SELECT s.stxname, n.nspname, pg_get_userbyid(s.stxowner),
   coalesce((SELECT ' (' || string_agg(CASE k WHEN 'd' THEN 'ndistinct' WHEN 'f' THEN 'dependencies' ELSE
@@ -17,13 +17,17 @@ SELECT s.stxname, n.nspname, pg_get_userbyid(s.stxowner),
     || ' ON ' || pg_get_statisticsobjdef_columns(s.oid),
   CASE WHEN coalesce(s.stxstattarget, -1) >= 0 THEN format('SET STATISTICS %s', s.stxstattarget) ELSE '' END,
   obj_description(s.oid, 'pg_statistic_ext'), coalesce(s.stxexprs::text ~ ':varattno 0 ', false),
-  has_schema_privilege(n.oid, 'CREATE'), quote_ident(current_user), quote_ident(n.nspname)
+  has_schema_privilege(n.oid, 'CREATE'), quote_ident(current_user), quote_ident(n.nspname),
+  (SELECT coalesce(min(x), 0) FROM unnest($2::int2[]) x WHERE x = ANY (s.stxkeys) OR EXISTS (
+     SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_statistic_ext'::regclass AND d.objid = s.oid
+       AND d.refclassid = 'pg_class'::regclass AND d.refobjid = s.stxrelid AND d.refobjsubid = x))
 FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = s.stxnamespace WHERE s.oid = $1::oid)sql";
 
 }  // namespace
 
 void take_statistics(Reading& reading, const Reference& reference) {
-  const auto found = reading.session.exec(kStatistics, {std::to_string(reference.oid)});
+  const auto found =
+      reading.session.exec(kStatistics, {std::to_string(reference.oid), reading.moving_attnums()});
   const auto& row = found.one("statistics");
   if (!reading.acts_as(text_of(row[2])))
     return reading.refuse(reference,
@@ -53,6 +57,7 @@ void take_statistics(Reading& reading, const Reference& reference) {
   entry.definition = definition;
   entry.twin_definition = definition.substr(0, definition.find(" ON ")) + " ON " + over;
   entry.settings = text_of(row[4]);
+  entry.carried_by = reading.carried_by(int_of(row[10]));
   entry.old_sql = row[5];
 }
 

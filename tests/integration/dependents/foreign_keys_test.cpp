@@ -337,12 +337,6 @@ TEST_F(ForeignKeysRefusedTest, APartitionedChild) {
   expect_refused("dependent_not_carried", "public.c");
 }
 
-TEST_F(ForeignKeysRefusedTest, AnIndexOverTwoColumnsThatMoveTogether) {
-  sql("CREATE TABLE p (id int PRIMARY KEY, code int UNIQUE, up int REFERENCES p (code)); CREATE INDEX both_of"
-      " ON p (code, up)");
-  expect_refused("dependent_not_carried", "both_of");
-}
-
 TEST_F(ForeignKeysRefusedTest, AKeyThatIncludesTheColumnAndIsReferredToWithoutIt) {
   sql("CREATE TABLE p (id int PRIMARY KEY, code int UNIQUE, u int, UNIQUE (u) INCLUDE (code)); CREATE TABLE c"
       " (id int PRIMARY KEY, u int REFERENCES p (u))");

@@ -358,7 +358,7 @@ class CarriedTest : public DependentsTest {
     const auto after = fixture_->migration();
     cross("SET LOCAL search_path = public;" + rename(before.names.old_column, after.names.old_column) +
           rename(before.names.new_column, after.names.new_column) + "SET LOCAL search_path = pg_catalog;" +
-          carry_over_sql(after, fixture_->table(), load_ledger(door_, after.row.id), valid));
+          carry_over_sql(after, fixture_->table(), load_ledger(door_, after.row.id), valid).all());
   }
 
   void switch_back() {
@@ -367,7 +367,7 @@ class CarriedTest : public DependentsTest {
     const auto after = fixture_->migration();
     cross("SET LOCAL search_path = public;" + rename(before.names.new_column, after.names.new_column) +
           rename(before.names.old_column, after.names.old_column) + "SET LOCAL search_path = pg_catalog;" +
-          carry_back_sql(after, fixture_->table(), load_ledger(door_, after.row.id), false));
+          carry_back_sql(after, fixture_->table(), load_ledger(door_, after.row.id), false).all());
   }
 
   void settle() {

@@ -61,8 +61,10 @@ enum class Stage {
   let_go,    // other followers, the last made first
   keys_off,  // unique constraints and primary keys
   rename,
-  carry,   // NOT NULL, default, comment, indexes and the constraints on them
-  follow,  // followers, in the order in which they can be made
+  carry,        // NOT NULL where it goes, default, comment
+  carry_twins,  // indexes and the constraints on them
+  release,      // NOT NULL where it was
+  follow,       // followers, in the order in which they can be made
   foreign_keys,
   capture,
   user_triggers,
@@ -82,6 +84,7 @@ struct Crossing {
   std::string recheck;                   // body of a PL/pgSQL block that raises CF001 when the world moved on
   std::vector<SwitchPart> parts;         // of the switch, in either direction
   std::string statements;                // SQL, ';'-terminated; after the parts
+  int position = 0;                      // of the statements among those of a group, the lowest first
   std::vector<std::string> assignments;  // SET items of crossfade.migration; after all statements
   std::string evidence = "{}";           // json object for the history
 };

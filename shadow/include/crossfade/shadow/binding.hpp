@@ -60,7 +60,13 @@ struct ColumnBinding {
   std::optional<Expression> backward;  // absent: one-way without even an assignment cast back
   bool one_way = false;
   bool follows_foreign_keys = false;  // foreign keys that refer to the column are carried by members
+  // Further columns of the table that move in the same switch, each as its own migration has it, but without
+  // companions.
+  std::vector<ColumnBinding> companions;
 };
+
+// The column and its companions.
+std::vector<const ColumnBinding*> moving_together(const ColumnBinding& column);
 
 // A conversion that keeps every value in both directions, by proof: what is stated of the old value holds of
 // the new one.

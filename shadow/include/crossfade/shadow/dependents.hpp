@@ -39,7 +39,6 @@ enum class DependentKind {
   view,
 };
 std::string_view to_text(DependentKind kind);
-bool is_twin(DependentKind kind);
 bool is_follower(DependentKind kind);
 
 // One carried object. Members beyond kind and name are those of its kind.
@@ -65,6 +64,9 @@ struct Dependent {
   std::string constraint_kind;  // UNIQUE or PRIMARY KEY
   bool replica_identity = false, clustered = false;
   std::string schema, settings;  // statistics: where it lies; what follows ALTER STATISTICS name, if anything
+  // It stands on several columns that move together: the one whose migration builds it and moves it. Empty in
+  // that one's ledger; the entries of the others say that it is there.
+  std::string carried_by;
 
   // Followers; column_setting: create_sql is what follows ALTER COLUMN name.
   std::string remove_sql, create_sql;  // statements, ';'-terminated; either may be empty
@@ -77,6 +79,9 @@ struct Dependent {
   std::string constraint;
   bool operator==(const Dependent&) const = default;
 };
+
+// An object that this ledger's migration builds beside the old one and moves.
+bool is_own_twin(const Dependent& entry);
 
 struct Ledger {
   std::vector<Dependent> carried;
@@ -131,16 +136,25 @@ std::vector<std::string> locked_beside(const Ledger& ledger);
 // The new column's own settings. Run where it comes into being.
 std::string shadow_settings_sql(const Migration& migration, const QualifiedName& table, const Ledger& ledger);
 
+// What goes over to the other side, in three parts. Each is done for all columns that move together before
+// the next, since a key may stand on several of them: it needs all of them NOT NULL, and lets none of those
+// that it leaves be anything else.
+struct CarriedSql {
+  std::string properties;  // default, comment, NOT NULL where it goes
+  std::string twins;       // names of indexes and statistics; constraints
+  std::string released;    // NOT NULL where it was
+  std::string all() const { return properties + twins + released; }
+};
 // To the new column: default, NOT NULL (by the validated check, or a NOT VALID check that is validated
 // afterwards), comment and index names; taken off the old one. Run after the column names moved:
 // `table`."name" is the new column.
-std::string carry_over_sql(const Migration& switched, const QualifiedName& table, const Ledger& ledger,
-                           bool not_null_check_valid);
+CarriedSql carry_over_sql(const Migration& switched, const QualifiedName& table, const Ledger& ledger,
+                          bool not_null_check_valid);
 // Back to the old column: the mirror image. NOT NULL returns at once where `old_check_valid` (it must where
 // needs_not_null), else as a NOT VALID check, which settle_not_null makes real; that binds every row version
 // written from then on, so a misfit that left NULL in the old column must be closed first.
-std::string carry_back_sql(const Migration& compare, const QualifiedName& table, const Ledger& ledger,
-                           bool old_check_valid);
+CarriedSql carry_back_sql(const Migration& compare, const QualifiedName& table, const Ledger& ledger,
+                          bool old_check_valid);
 // A primary key or a replica identity stands on the column, and needs it NOT NULL in the moment of the
 // switch.
 bool needs_not_null(const Ledger& ledger);

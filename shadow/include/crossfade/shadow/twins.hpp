@@ -86,8 +86,10 @@ void drop_owed_indexes(SqlSession& session, const Migration& switched, const Qua
 std::vector<Statement> owed_statements(SqlSession& session, const Migration& switched,
                                        const QualifiedName& table, const Ledger& ledger);
 
-// What the planner must know before the first query on the new column.
-std::string analyze_sql(const Migration& migration, const QualifiedName& table);
+// What the planner must know before the first query on the new column: its statistics, and those of the twins
+// of statistics objects, which are made only where all of their columns are read together.
+std::string analyze_sql(SqlSession& session, const Migration& migration, const QualifiedName& table,
+                        const Ledger& ledger);
 
 // For `plan`: what dual_write sends, in order; what settles a switch in the phase of `migration`.
 std::vector<Statement> twin_statements(SqlSession& session, const Migration& migration,
