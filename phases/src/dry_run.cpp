@@ -72,7 +72,9 @@ StepResult DryRunHandler::step(PhaseEnv& env, const Migration& m, std::chrono::m
   }
   began_ = true;
   if (!report) {
-    if (!profiler_) profiler_ = std::make_unique<Profiler>(m, current_table(env.session, m));
+    const auto table = current_table(env.session, m);
+    if (!profiler_ || table_ != table.sql()) profiler_ = std::make_unique<Profiler>(m, table);
+    table_ = table.sql();
     // One that was read to its end and not reported: the collisions were not counted to the end.
     auto pass = newest_pass(env.session, m.row.id, "profile");
     if (!pass || pass->state != "ended") {

@@ -64,6 +64,7 @@ class DryRunHandler : public PhaseHandler {
   bool began_ = false;
   PacedRead paced_;
   std::unique_ptr<Profiler> profiler_;
+  std::string table_;  // as it was called
 };
 
 class BackfillHandler : public PhaseHandler {

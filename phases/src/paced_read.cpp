@@ -43,7 +43,7 @@ void PacedRead::end() {
 }
 
 bool PacedComparison::goes_on(PhaseEnv& env, const Migration& m, CompareDirection direction) {
-  if (!comparator_ || of_ != m.row.id) return false;
+  if (!comparator_ || of_ != m.row.id || table_ != current_table(env.session, m).sql()) return false;
   const auto newest = newest_pass(env.session, m.row.id, "compare", to_text(direction));
   return newest && newest->id == pass_->id && newest->state == "running";
 }
@@ -53,7 +53,9 @@ bool PacedComparison::slice(PhaseEnv& env, const Migration& m, CompareDirection 
   if (!goes_on(env, m, direction)) {
     if (of_ != m.row.id) paced_.end();
     of_ = m.row.id;
-    comparator_ = std::make_unique<Comparator>(m, current_table(env.session, m), direction);
+    const auto table = current_table(env.session, m);
+    table_ = table.sql();
+    comparator_ = std::make_unique<Comparator>(m, table, direction);
     pass_ = comparator_->open_pass(env.session);
   }
   std::string note;

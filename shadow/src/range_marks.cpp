@@ -13,6 +13,8 @@ namespace crossfade {
 namespace {
 
 constexpr int kMostMarks = 1000;
+// Each is looked up in every leaf.
+constexpr int kMostOfPartitions = 64;
 
 // $1: oid of the table, $2: first column of the key. One row per point: value as text, rows.
 constexpr const char* kPoints = R"sql(
@@ -47,7 +49,8 @@ std::string range_marks_sql(const QualifiedName& table, const KeyFacts& key, con
       " WHERE t.{first}{collation} >= p.value::{type}{collation} ORDER BY {order} LIMIT 1) r"
       " WHERE {range} GROUP BY {row} ORDER BY {row_order}",
       fmt::arg("key", key_text_sql(key, "r")),
-      fmt::arg("points", fmt::format(kPoints, fmt::arg("most", kMostMarks))),
+      fmt::arg("points",
+               fmt::format(kPoints, fmt::arg("most", key.partitioned ? kMostOfPartitions : kMostMarks))),
       fmt::arg("columns", columns("t")), fmt::arg("table", rows_sql(key, table)),
       fmt::arg("first", quote_identifier(first.name)), fmt::arg("collation", collation),
       fmt::arg("type", first.type_text), fmt::arg("order", key_order_sql(key, "t")), fmt::arg("range", range),

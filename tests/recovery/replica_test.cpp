@@ -7,8 +7,11 @@
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/cutover/migrator.hpp"
 #include "crossfade/shadow/binding.hpp"
+#include "crossfade/shadow/comparator.hpp"
+#include "crossfade/shadow/replica.hpp"
 #include "support/database_test.hpp"
 #include "support/files.hpp"
+#include "support/migration_fixture.hpp"
 #include "support/program.hpp"
 #include "support/standby.hpp"
 
@@ -208,6 +211,46 @@ TEST_F(ReplicaTest, TheCommandTakesItAsAnOptionAndFromTheEnvironment) {
   EXPECT_NE(refused.out.find("\"standby_mismatch\""), std::string::npos) << refused.out;
   // The option wins.
   EXPECT_EQ(compare({"--read-dsn", there}, dsn()).exit_status, 0);
+}
+
+// Ranges of fifty rows, so that there is something to share.
+TEST_F(ReplicaTest, SeveralWorkersReadOnSessionsThatAreAllProved) {
+  auto primary = SqlSession::connect({dsn(), "test"});
+  MigrationFixture fixture(primary,
+                           "CREATE TABLE t(id int PRIMARY KEY, b int);"
+                           "INSERT INTO t SELECT g, g FROM generate_series(1, 3000) g",
+                           column_spec("b", "bigint"));
+  fixture.prepare_compare();
+  corrupt(1234);
+  standby().wait_replayed();
+  std::atomic<int> connected{0};
+  bool lost = false;
+  Replica replica({[&] {
+    ++connected;
+    return SqlSession::connect({standby().dsn(database()), "crossfade/m/reader"},
+                               SqlSession::Target::allow_standby);
+  }});
+  CursorCache cache("");
+  const std::atomic<bool> stop{false};
+  Comparator comparator(fixture.migration(), fixture.table(), CompareDirection::forward,
+                        RangePace{50, 0, 50});
+  const auto pass = comparator.open_pass(primary);
+  ReadCrew crew;
+  crew.workers = 3;
+  crew.replica = &replica;
+  const auto told = [&](std::int64_t) {
+    if (lost || connected < 3) return;
+    lost = true;
+    standby().server().admin().exec(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+        "'crossfade/m/reader'");
+  };
+  while (!comparator.run(primary, cache, pass, milliseconds(200), stop, told, crew)) {
+  }
+  EXPECT_TRUE(lost);
+  EXPECT_GE(connected, 6) << "all of them, and all of them once more";
+  EXPECT_EQ(newest_pass_sql("state || ' ' || rows_read || ' ' || differences || ' ' || (result->>'read_on')"),
+            "ended 3000 1 standby");
 }
 
 // The standby shows everything a second late, so that what was mended on the primary is still wrong there.

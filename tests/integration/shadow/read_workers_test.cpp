@@ -443,6 +443,26 @@ TEST_F(RangeMarksTest, AWholeKeyIsFoundForAValueOfItsFirstColumn) {
   EXPECT_EQ(full_pass(25'000, 2).rows_read, 30000);
 }
 
+TEST_F(RangeMarksTest, ThoseOfThePartitionsAreMixed) {
+  prepare(
+      "CREATE TABLE t(id int PRIMARY KEY, v int) PARTITION BY HASH (id);"
+      "CREATE TABLE t_0 PARTITION OF t FOR VALUES WITH (MODULUS 3, REMAINDER 0);"
+      "CREATE TABLE t_1 PARTITION OF t FOR VALUES WITH (MODULUS 3, REMAINDER 1);"
+      "CREATE TABLE t_2 PARTITION OF t FOR VALUES WITH (MODULUS 3, REMAINDER 2);"
+      "INSERT INTO t SELECT g, g FROM generate_series(1, 60000) g; ANALYZE t_0, t_1, t_2",
+      column_spec("v", "bigint"));
+  const auto all = marks();
+  EXPECT_GT(all.marks.size(), 30U);
+  EXPECT_NEAR(rows(all), 60000, 6000);
+  int before = 0;
+  for (const auto& mark : all.marks) {
+    EXPECT_GT(std::stoi(mark.key.parts[0]), before);
+    before = std::stoi(mark.key.parts[0]);
+  }
+  EXPECT_EQ(full_pass(20'000, 2).rows_read, 60000);
+  expect_tiled();
+}
+
 // They are hints: of what they say nothing has to be true.
 TEST_F(RangeMarksTest, OldStatisticsCostOnlyTheSizeOfTheRanges) {
   integers(60000);

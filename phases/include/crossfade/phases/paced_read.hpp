@@ -45,6 +45,7 @@ class PacedComparison {
   PacedRead paced_;
   bool goes_on(PhaseEnv& env, const Migration& migration, CompareDirection direction);
   MigrationId of_{};
+  std::string table_;  // as it was called
   std::unique_ptr<Comparator> comparator_;
   std::optional<PassRow> pass_;
 };
