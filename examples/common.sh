@@ -108,6 +108,20 @@ built_binary() { # BUILD_FOLDER
   if [[ -d $1 ]]; then find "$1" -type f -name crossfade -perm -u+x -print -quit; fi
 }
 
+# Builds the command as it is in this checkout. CROSSFADE_BINARY is the result.
+build_binary() {
+  local log=$root/build/quickstart.log
+  mkdir -p -- "$root/build"
+  if [[ -z ${CCACHE_DIR-} && ! -w ${HOME:-/nonexistent} ]]; then export CCACHE_DISABLE=1; fi  # it needs a home
+  if ! (cd -- "$root" && cmake --preset release -B build/quickstart -DCROSSFADE_BUILD_TESTS=OFF \
+    -DCROSSFADE_WERROR=OFF && cmake --build build/quickstart --target crossfade --parallel) >"$log" 2>&1; then
+    tail -n 30 -- "$log" >&2
+    die "the build failed; all of it is in $log"
+  fi
+  CROSSFADE_BINARY=$(built_binary "$root/build/quickstart")
+  note "built $CROSSFADE_BINARY"
+}
+
 find_binary() {
   local preset
   crossfade_binary=${CROSSFADE_BINARY-}

@@ -20,21 +20,6 @@ scale=${CROSSFADE_QUICKSTART_SCALE:-10}
 name=accounts_balance_bigint
 spec=$examples/int_to_bigint/spec.toml
 
-build() {
-  heading "Packages and build"
-  "$root/tests/install_packages.sh"
-  local log=$root/build/quickstart.log
-  mkdir -p -- "$root/build"
-  if [[ -z ${CCACHE_DIR-} && ! -w ${HOME:-/nonexistent} ]]; then export CCACHE_DISABLE=1; fi  # it needs a home
-  if ! (cd -- "$root" && cmake --preset release -B build/quickstart -DCROSSFADE_BUILD_TESTS=OFF \
-    -DCROSSFADE_WERROR=OFF && cmake --build build/quickstart --target crossfade --parallel) >"$log" 2>&1; then
-    tail -n 30 -- "$log" >&2
-    die "the build failed; all of it is in $log"
-  fi
-  CROSSFADE_BINARY=$(built_binary "$root/build/quickstart")
-  note "built $CROSSFADE_BINARY"
-}
-
 # A refusal of next: nothing to help with but trying again.
 on_refusal() { note "not yet; trying again"; }
 
@@ -102,7 +87,11 @@ expect_workers_end() {
   note "one worker process was killed on the way; the other says: $(tail -n 1 -- "$work/worker.2.log")"
 }
 
-if [[ -z ${CROSSFADE_BINARY-} ]]; then build; fi
+if [[ -z ${CROSSFADE_BINARY-} ]]; then
+  heading "Packages and build"
+  "$root/tests/install_packages.sh"
+  build_binary
+fi
 find_binary
 started=$SECONDS
 

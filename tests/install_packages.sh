@@ -5,13 +5,14 @@ set -euo pipefail
 
 usage() {
   cat <<TEXT
-usage: ${0##*/}          install what is missing (with sudo unless root)
-       ${0##*/} --list   print the packages, one a line
+usage: ${0##*/}                     install what is missing (with sudo unless root)
+       ${0##*/} --with PACKAGE...   and these
+       ${0##*/} --list              print the packages, one a line
 TEXT
 }
 
 readonly oldest_boost_minor=81 oldest_postgres=14
-readonly -a packages=(
+packages=(
   g++ cmake ninja-build pkg-config ccache mold
   libpqxx-dev libpq-dev libhiredis-dev libspdlog-dev libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev
@@ -113,20 +114,33 @@ main() {
     exit 1
   fi
   export DEBIAN_FRONTEND=noninteractive
+  local as_root=no
+  if [[ ${1-} == --as-root ]]; then
+    as_root=yes
+    shift
+  fi
+  local -a more=("$@")
   case ${1-} in
+    --with)
+      shift
+      packages+=("$@")
+      ;;
     --list) printf '%s\n' "${packages[@]}" "$(boost_package)" postgresql postgresql-contrib; return ;;
-    --as-root) install_missing; return ;;
     '') ;;
     -h | --help) usage; return ;;
     *) usage >&2; exit 2 ;;
   esac
+  if [[ $as_root == yes ]]; then
+    install_missing
+    return
+  fi
   mapfile -t missing < <(missing_packages)
   if ((${#missing[@]} == 0)); then return; fi
   printf 'installing: %s\n' "${missing[*]}"
   if ((EUID == 0)); then
     install_missing
   elif command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; }; then
-    sudo DEBIAN_FRONTEND=noninteractive bash "${BASH_SOURCE[0]}" --as-root
+    sudo DEBIAN_FRONTEND=noninteractive bash "${BASH_SOURCE[0]}" --as-root "${more[@]}"
   else
     printf 'not root and no sudo without a password; ask an administrator to run:\n' >&2
     printf '  apt-get install --no-remove --no-install-recommends %s\n' "${missing[*]}" >&2

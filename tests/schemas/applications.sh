@@ -50,12 +50,17 @@ for i in range(300):
     LogEntry.objects.create(user=user, object_id=str(i), object_repr='x', action_flag=1 + i % 3)"
   crossfade init
   refused public.auth_user id bigint auth_user_groups_user_id
-  refused public.auth_user username text auth_user_username_key  # text holds names that the old column cannot
+  # Text holds names that the old column cannot: the switch drops its unique index, the way back builds it again.
+  life django public.auth_user username text
   life django public.auth_user_groups id bigint 'ALTER SEQUENCE auth_user_groups_id_seq AS bigint'
   life django public.auth_user_groups user_id bigint
   life django public.auth_permission content_type_id bigint
   life django public.django_admin_log action_flag integer
   life django public.django_admin_log object_repr text
+  # One of the three columns that refer to it is a bigint already, and stays as it is.
+  follow=yes life django public.auth_user id bigint "ALTER SEQUENCE auth_user_id_seq AS bigint;
+    ALTER TABLE auth_user_user_permissions ALTER COLUMN user_id TYPE bigint;
+    ALTER TABLE django_admin_log ALTER COLUMN user_id TYPE bigint"
   "${django[@]}" migrate --check --verbosity 0
   "${django[@]}" shell -c "
 from django.contrib.auth.models import User
@@ -66,29 +71,46 @@ User.objects.create(username='later').groups.add(1)"
 
 active_record_life() {
   make_database active_record
-  cat >"$work/schema.rb" <<'RUBY'
+  mkdir -- "$work/migrate"
+  cat >"$work/migrate/001_create_tables.rb" <<'RUBY'
+class CreateTables < ActiveRecord::Migration[6.0]
+  def change
+    create_table :users, id: :integer do |t|
+      t.string :email, null: false, limit: 80, index: { unique: true }
+      t.timestamps
+    end
+    create_table :posts do |t|
+      t.references :user, type: :integer, null: false, foreign_key: { on_delete: :cascade }
+      t.string :title, limit: 120
+      t.integer :views, null: false, default: 0, comment: 'how often it was read'
+      t.decimal :price, precision: 10, scale: 2
+      t.timestamps
+    end
+    create_table(:tags, id: :integer) { |t| t.string :name, null: false, index: true }
+    create_join_table(:posts, :tags) { |t| t.index %i[post_id tag_id], unique: true }
+  end
+end
+RUBY
+  cat >"$work/migrate/002_add_indexes.rb" <<'RUBY'
+class AddIndexes < ActiveRecord::Migration[6.0]
+  disable_ddl_transaction!
+
+  def change
+    add_index :posts, %i[user_id views], order: { views: :desc }, algorithm: :concurrently
+    add_index :posts, :views, where: 'views > 0'
+    add_index :posts, 'user_id, (views + 1)', name: 'posts_by_user_and_next_view'
+    reversible { |way| way.up { execute 'ALTER TABLE posts ADD CONSTRAINT views_count CHECK (views >= 0)' } }
+  end
+end
+RUBY
+  cat >"$work/application.rb" <<'RUBY'
 require 'active_record'
 part = ENV['CROSSFADE_DSN'].split.map { |word| word.split('=', 2) }.to_h
 ActiveRecord::Base.establish_connection(adapter: 'postgresql', host: part['host'], port: part['port'],
                                         database: part['dbname'], username: part['user'])
-ActiveRecord::Schema.verbose = false
-ActiveRecord::Schema.define(version: 1) do
-  create_table :users, id: :integer do |t|
-    t.string :email, null: false, limit: 80, index: { unique: true }
-    t.timestamps
-  end
-  create_table :posts do |t|
-    t.references :user, type: :integer, null: false, foreign_key: { on_delete: :cascade }
-    t.string :title, limit: 120
-    t.integer :views, null: false, default: 0, comment: 'how often it was read'
-    t.decimal :price, precision: 10, scale: 2
-    t.timestamps
-  end
-  add_index :posts, %i[user_id views], order: { views: :desc }
-  add_index :posts, :views, where: 'views > 0'
-  create_table(:tags, id: :integer) { |t| t.string :name, null: false, index: true }
-  create_join_table(:posts, :tags) { |t| t.index %i[post_id tag_id], unique: true }
-end
+ActiveRecord::Migration.verbose = false
+ActiveRecord::Migrator.migrations_paths = [File.join(__dir__, 'migrate')]
+ActiveRecord::Base.connection.migration_context.migrate
 class User < ActiveRecord::Base; end
 class Post < ActiveRecord::Base; belongs_to :user; end
 class Tag < ActiveRecord::Base; end
@@ -98,13 +120,14 @@ class Tag < ActiveRecord::Base; end
   Tag.create!(name: "tag #{i}")
 end
 RUBY
-  "$ruby" "$work/schema.rb"
+  "$ruby" "$work/application.rb"
   crossfade init
   refused public.users id bigint fk_rails_
   life active_record public.posts views bigint
-  life active_record public.posts user_id bigint
+  follow=yes life active_record public.users id bigint "ALTER SEQUENCE users_id_seq AS bigint;
+    ALTER TABLE posts ALTER COLUMN user_id TYPE bigint"
   life active_record public.posts price 'numeric(14,2)'
-  refused public.users email text index_users_on_email  # text holds addresses that the old column cannot
+  life active_record public.users email text
   life active_record public.posts title text
   life active_record public.tags id bigint 'ALTER SEQUENCE tags_id_seq AS bigint'
   [[ $(ask "INSERT INTO tags (name) VALUES ('later') RETURNING id > 200") == t ]] || die "the sequence was lost"
