@@ -74,11 +74,16 @@ void introduce_companions(Registration& leader) {
 
 void check_group(Registration& leader) {
   if (leader.usable && !keeps_values(leader.binding.column)) {
+    std::string of;
+    for (const auto& member : leader.members) {
+      of += fmt::format("{}{}.{}", of.empty() ? "" : ", ", member.row.table.display(),
+                        display_identifier(member.spec.columns.front().name));
+    }
     leader.findings.push_back(
         {Severity::refuse, "dependent_not_carried", leader.row.table.display(),
-         fmt::format(
-             "Foreign keys refer to {}, and the conversion is not proved to keep every value both ways.",
-             display_identifier(leader.binding.column.name)),
+         fmt::format("Foreign keys of {} refer to {}, and the conversion is not proved to keep every value "
+                     "both ways.",
+                     of, display_identifier(leader.binding.column.name)),
          "Only a conversion without expressions of your own between types such as integer and bigint lets "
          "foreign keys follow."});
   }

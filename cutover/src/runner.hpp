@@ -63,6 +63,7 @@ class Runner {
 
  private:
   void settle_once();
+  void take_back_what_was_prepared();
   void pass_on_interrupt();
   void fail(const Migration& migration, const std::string& reason);
   Migration load(const MigrationId& id);

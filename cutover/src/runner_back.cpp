@@ -3,6 +3,8 @@
 #include <ranges>
 
 #include "crossfade/core/catalog.hpp"
+#include "crossfade/core/failpoint.hpp"
+#include "crossfade/core/log.hpp"
 #include "group.hpp"
 #include "runner.hpp"
 
@@ -34,11 +36,30 @@ void Runner::go_back() {
     });
     if (!refused.empty()) throw error_of(refused, leader.row.name);
   }
-  each_with_table([&](const Migration& m) { repeat(m, [&] { return handler->prepare_rollback(env_, m); }); });
-  if (switches) each_with_table(compared);
-  change(Event::rollback);
+  try {
+    each_with_table(
+        [&](const Migration& m) { repeat(m, [&] { return handler->prepare_rollback(env_, m); }); });
+    if (switches) {
+      failpoint::hit("way_back.prepared");
+      each_with_table(compared);
+    }
+    change(Event::rollback);
+  } catch (const Error& error) {
+    if (switches && error.code() == ErrorCode::rollback_refused) take_back_what_was_prepared();
+    throw;
+  }
   request_.reset();
   run_owed_hook();
+}
+
+// It was refused for one of the group, and what was prepared for the others may fail the application's
+// writes. What cannot be taken away now is told by status, and taken away by the next command.
+void Runner::take_back_what_was_prepared() {
+  try {
+    abandon_rollback();
+  } catch (const Error& error) {
+    log::write(log::Level::warn, "way_back_not_taken_back", {{"reason", error.message()}});
+  }
 }
 
 void Runner::abandon_rollback() {

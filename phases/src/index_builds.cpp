@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "crossfade/core/error.hpp"
+#include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/log.hpp"
 #include "crossfade/shadow/collisions.hpp"
 #include "crossfade/shadow/dependents.hpp"
@@ -62,12 +63,12 @@ StepResult build_step(PhaseEnv& env, const Migration& m, ShortLock& lock, TwinBu
   // It needs no lock that anybody waits for: an old transaction is waited for by the server.
   const Interruptible interruptible(env.interruptible);
   const BuildWatch watch(env, m.row.table_oid, what);
+  const auto missing = builder.missing(env.session);
   try {
     builder.step(env.session, std::chrono::milliseconds(0));
   } catch (const Error& error) {
     if (!is_about_values(error)) throw;
-    // They are built one after the other: the first that is missing is the one that failed.
-    const auto missing = builder.missing(env.session);
+    // The first that is missing is the one that was tried.
     refused = fmt::format("{}: {}", missing.empty() ? "an index" : missing.front(), error.message());
   }
   return {StepResult::Kind::again, {}, std::chrono::milliseconds(50)};
@@ -149,6 +150,7 @@ StepResult build_owed(PhaseEnv& env, const Migration& m, ShortLock& lock, Refuse
     auto rows = collision_blockers(env, m, table, ComparedValue::old, names, as);
     if (refused) rows = what_was_refused(std::move(rows), refused, as);
     if (!rows.empty()) return {StepResult::Kind::waiting, std::move(rows), {}};
+    failpoint::hit("owed.counted");
   }
   return build_step(env, m, lock, builder, refused, "building the old column's indexes again");
 }

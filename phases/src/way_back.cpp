@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "crossfade/core/error.hpp"
+#include "crossfade/core/failpoint.hpp"
 #include "crossfade/shadow/dependents.hpp"
 #include "crossfade/shadow/rejects.hpp"
 #include "crossfade/shadow/twins.hpp"
@@ -39,7 +40,9 @@ StepResult SwitchedHandler::prepare_rollback(PhaseEnv& env, const Migration& m) 
   env.progress(-1, -1, "proving the old column NOT NULL");
   return with_short_lock(env, m, lock_, [&](std::chrono::milliseconds wait) {
     try {
-      return prove_old_not_null(env.session, m, table, wait);
+      const bool proved = prove_old_not_null(env.session, m, table, wait);
+      failpoint::hit("way_back.proof");
+      return proved;
     } catch (const Error& error) {
       // A misfit that was written since: nothing is to be proved then.
       if (error.sqlstate() != kCheckViolation) throw;
@@ -58,6 +61,7 @@ StepResult SwitchedHandler::abandon_rollback(PhaseEnv& env, const Migration& m) 
   return with_short_lock(env, m, lock_, [&](std::chrono::milliseconds wait) {
     if (proof) {
       drop_old_not_null_proof(env.session, m, table, wait);
+      failpoint::hit("way_back.unproved");
       return false;
     }
     drop_owed_indexes(env.session, m, table, ledger, wait);

@@ -153,6 +153,7 @@ std::string create_build_sql(SqlSession& session, const IndexBuild& build) {
 
 void drop_leftover(SqlSession& session, const Migration& m, const IndexBuild& build,
                    std::chrono::milliseconds lock_timeout) {
+  failpoint::hit("leftover.dropping");
   Transaction transaction(session);
   session.exec(fmt::format("SET LOCAL lock_timeout = {}", lock_timeout.count()));
   // It blocks neither readers nor writers; a frozen client must not keep vacuum away either.
@@ -161,6 +162,7 @@ void drop_leftover(SqlSession& session, const Migration& m, const IndexBuild& bu
   session.exec(token_fence_sql(m, TokenFence::held));
   if (state_of(session, build) != BuildState::broken) return;
   session.commit_with(drop_build_sql(build));
+  failpoint::hit("leftover.dropped");
 }
 
 // Somebody builds it now, or waits for the table to begin: a runner that was superseded, or whose client is

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "crossfade/core/failpoint.hpp"
 #include "crossfade/shadow/twins.hpp"
 #include "fenced_ddl.hpp"
 #include "index_build.hpp"
@@ -47,7 +48,9 @@ void drop_owed_indexes(SqlSession& session, const Migration& m, const QualifiedN
                        const Ledger& ledger, std::chrono::milliseconds lock_timeout) {
   auto builds = builds_of(m, table, ledger, BuildSet::owed);
   std::erase_if(builds, [&](const IndexBuild& b) { return state_of(session, b) == BuildState::absent; });
+  failpoint::hit("owed.dropping");
   run_fenced(session, m, table, "ACCESS EXCLUSIVE", TokenFence::held, lock_timeout, drop_all_sql(builds));
+  failpoint::hit("owed.dropped");
 }
 
 std::vector<Statement> owed_statements(SqlSession& session, const Migration& m, const QualifiedName& table,

@@ -35,6 +35,11 @@ inline const std::vector<std::string> kInDualWrite{"twin.intent", "twin.built"};
 inline const std::vector<std::string> kInCompare{"units.planned", "chunk.after",     "replay.ended",
                                                  "compare.range", "compare.flushed", "compare.ended"};
 inline const std::vector<std::string> kInSwitched{"compare.range", "compare.flushed", "compare.ended"};
+// At which WayBackKillTest kills: on a way back from switched, when it is given up, and after a builder that
+// died.
+inline const std::vector<std::string> kInWayBack{"owed.counted", "way_back.proof", "way_back.prepared"};
+inline const std::vector<std::string> kInGivingUp{"way_back.unproved", "owed.dropping", "owed.dropped"};
+inline const std::vector<std::string> kAtLeftoverIndex{"leftover.dropping", "leftover.dropped"};
 // At which ArchiveTest kills.
 inline const std::vector<std::string> kInArchive{"archive.chunk", "archive.replay"};
 inline const std::vector<std::string> kInRepair{"repair.after"};

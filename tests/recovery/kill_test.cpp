@@ -285,9 +285,10 @@ TEST_F(KillTest, AfterEachRepairedRow) {
 
 TEST_F(KillTest, EveryFailpointOfTheProgramIsAmongThem) {
   std::set<std::string> killed_at;
-  for (const auto* points : {&kAtStart, &kInEveryPhase, &kInDryRun, &kInChunk, &kInBackfill, &kInWindow,
-                             &kAfterARewrite, &kAtLeftovers, &kInDualWrite, &kInCompare, &kInSwitched,
-                             &kInArchive, &kInRepair, &kInSplit, &kInRedrive}) {
+  for (const auto* points :
+       {&kAtStart, &kInEveryPhase, &kInDryRun, &kInChunk, &kInBackfill, &kInWindow, &kAfterARewrite,
+        &kAtLeftovers, &kInDualWrite, &kInCompare, &kInSwitched, &kInWayBack, &kInGivingUp, &kAtLeftoverIndex,
+        &kInArchive, &kInRepair, &kInSplit, &kInRedrive}) {
     killed_at.insert(points->begin(), points->end());
   }
   for (const auto* way : {&kThere, &kBack}) {

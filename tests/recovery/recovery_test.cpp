@@ -44,12 +44,13 @@ void RecoveryTest::make_table(const TableOptions& options) {
                   "CREATE INDEX t_b ON t (b);"
                   "INSERT INTO t (id, b) SELECT g, g * 7 FROM generate_series(0, {} - 1) g;"
                   "CREATE TABLE t_twin (LIKE t INCLUDING ALL); INSERT INTO t_twin TABLE t;"
-                  "ANALYZE t",
-                  options.rows));
+                  "ANALYZE t;",
+                  options.rows) +
+      ddl_);
   write_text(spec_path(), fmt::format("[migration]\nname = \"m\"\ntable = \"public.t\"\n"
-                                      "[[column]]\nname = \"b\"\ntype = \"bigint\"\n"
+                                      "[[column]]\nname = \"b\"\ntype = \"{}\"\n"
                                       "[tuning]\n{}\n[switch]\n{}\n[drop]\nsoak = \"0s\"\n",
-                                      options.tuning, options.switching));
+                                      new_type_, options.tuning, options.switching));
   succeed({"init"});
   before_ = describe_catalog(observer(), "public.t");
 }
@@ -170,7 +171,7 @@ void RecoveryTest::check_whole() {
             at_work ? "1" : "0");
   EXPECT_EQ(observer().value("SELECT format_type(atttypid, atttypmod) FROM pg_attribute"
                              " WHERE attrelid = 't'::regclass AND attname = 'b'"),
-            new_column_is_public(now) || now == Phase::dropped ? "bigint" : "integer");
+            new_column_is_public(now) || now == Phase::dropped ? new_type_ : "integer");
   transitions();
   if (other.empty()) return;
   // Below a watermark every row is in step, apart from those set aside; above it a row is untouched or

@@ -70,6 +70,8 @@ class RecoveryTest : public DatabaseTest {
   std::string spec_path() const { return (folder_.path() / "spec.toml").string(); }
   // Where the binary connects, and its Redis; empty: the server, none.
   std::string binary_dsn_, redis_;
+  // What hangs on the table beside its index, and the column's new type; for make_table.
+  std::string ddl_, new_type_ = "bigint";
   // What its environment has beside that.
   Program::Environment more_;
 
