@@ -150,6 +150,9 @@ class SpecParser {
     spec_.switch_attempts = reader->integer("attempts").value_or(spec_.switch_attempts);
     spec_.max_comparison_age = reader->duration("max_comparison_age").value_or(spec_.max_comparison_age);
     spec_.follow_foreign_keys = reader->boolean("follow_foreign_keys").value_or(spec_.follow_foreign_keys);
+    spec_.trigger_probe =
+        choice(*reader, "trigger_probe", spec_.trigger_probe,
+               {{"all", TriggerTrial::all}, {"update", TriggerTrial::update}, {"none", TriggerTrial::none}});
   }
 
   void read_drop() {

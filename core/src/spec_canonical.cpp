@@ -68,6 +68,9 @@ std::string Spec::canonical_text() const {
   out += fmt::format("attempts = {}\n", switch_attempts);
   add(out, "max_comparison_age", format_duration(max_comparison_age));
   out += fmt::format("follow_foreign_keys = {}\n", follow_foreign_keys);
+  // Only where it says something: the hash of a spec that was started stays what it was.
+  if (trigger_probe != TriggerTrial::all)
+    add(out, "trigger_probe", trigger_probe == TriggerTrial::none ? "none" : "update");
   out += "[drop]\n";
   add(out, "soak", format_duration(soak));
   add(out, "archive", archive == Archive::table ? "table" : "none");
@@ -75,7 +78,7 @@ std::string Spec::canonical_text() const {
   auto ordered = hooks;
   std::ranges::sort(ordered);
   for (const auto& [event, command] : ordered) add(out, event, command);
-  // Only where it says something: the hash of a spec that was started stays what it was.
+  // As trigger_probe above.
   if (hook_timeout != kHookTimeout) add(out, "hook_timeout", format_duration(hook_timeout));
   return out;
 }

@@ -40,6 +40,8 @@ constexpr auto kAfterTuning = std::to_array<SpecKey>({
      "Age above which a comparison is repeated before the switch."},
     {"switch", "follow_foreign_keys", "false", "true | false",
      "Whether columns that reference the migrated one are migrated with it."},
+    {"switch", "trigger_probe", "all", "all | update | none",
+     "Which triggers are tried under the lock of the switch, on one row and undone."},
     {"drop", "soak", "24h", "0ms..365d", "Time between the switch and the earliest drop of the old column."},
     {"drop", "archive", "none", "none | table",
      "Whether the old values are kept in a table when the column goes."},

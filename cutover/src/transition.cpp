@@ -202,8 +202,7 @@ Attempt commit_crossing(PhaseEnv& env, const TransitionRequest& request, const s
           .with_sqlstate(error.sqlstate());
     } else if (error.sqlstate() == "CF004") {
       throw Error(ErrorCode::trigger_fails,
-                  fmt::format("in phase {} an UPDATE of {} would fail: {}", to_text(change.to),
-                              group.front().row.table.display(), error.message()),
+                  fmt::format("in phase {} {}", to_text(change.to), error.message()),
                   "change the trigger's function so that it works with either type of the column, and run the"
                   " command again; nothing was changed",
                   group.front().row.table.display())

@@ -1,5 +1,6 @@
-// The user's triggers, tried under the switch lock: an UPDATE of one row to itself, undone at once, before
-// the names move and after. What works before and fails after would fail for the application too.
+// The user's triggers, tried under the switch lock: one row written to itself, and deleted and inserted
+// again, undone at once, before the names move and after. What works before and fails after would fail for
+// the application too.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 namespace crossfade {
 
 struct TriggerProbe {
-  std::string before, after;  // empty when no trigger of a user fires on UPDATE
+  std::string before, after;  // empty when there is nothing to try
 };
 
 // For the statements of one crossing: `before` first, `after` last. `after` raises CF004 with the trigger's

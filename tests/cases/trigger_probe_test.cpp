@@ -93,6 +93,106 @@ TEST_F(TriggerProbeCases, WhatTheTriggersDidIsUndone) {
   EXPECT_EQ(stale(), "0");
 }
 
+constexpr const char* kTooWide =
+    "IF pg_typeof({}.b) = 'bigint'::regtype THEN RAISE EXCEPTION 'too wide'; END IF;";
+
+TEST_F(TriggerProbeCases, InsertAndDeleteTriggersAreTriedToo) {
+  for (const auto* event : {"BEFORE INSERT", "AFTER INSERT", "BEFORE DELETE", "AFTER DELETE"}) {
+    SCOPED_TRACE(event);
+    make_table();
+    const bool insert = std::string_view(event).ends_with("INSERT");
+    const auto fails = fmt::format(fmt::runtime(kTooWide), insert ? "NEW" : "OLD");
+    // Both, so that BEFORE DELETE goes on.
+    add_trigger(fails + (insert ? "" : " RETURN OLD;"), event);
+    start();
+    advance_to(Phase::compare);
+    refused_in(
+        Phase::compare, [&] { next(); }, "a DELETE or INSERT of public.t would fail: too wide");
+    replace_function(insert ? "NULL;" : "RETURN OLD;");
+    advance_to(Phase::switched);
+    EXPECT_EQ(value("SELECT count(*) FROM t WHERE b <> id"), "0");
+    sql("DROP TABLE t CASCADE; DROP FUNCTION checked()");
+    roll_back_to(Phase::rolled_back);
+  }
+}
+
+// Rows of other tables would go with it, so the row is not deleted: its unique values refuse the INSERT after
+// the BEFORE triggers.
+TEST_F(TriggerProbeCases, WhereAForeignKeyCascadesOnlyBeforeInsertIsTried) {
+  make_table();
+  sql("CREATE TABLE child (t int REFERENCES t ON DELETE CASCADE); INSERT INTO child SELECT id FROM t;"
+      "CREATE TABLE audit (id int)");
+  add_trigger("INSERT INTO audit VALUES (NEW.id);" + fmt::format(fmt::runtime(kTooWide), "NEW"),
+              "BEFORE INSERT");
+  start();
+  advance_to(Phase::compare);
+  refused_in(
+      Phase::compare, [&] { next(); }, "an INSERT of public.t would fail: too wide");
+  replace_function("INSERT INTO audit VALUES (NEW.id);");
+  advance_to(Phase::switched);
+  EXPECT_EQ(value("SELECT count(*) FROM audit"), "0");
+  EXPECT_EQ(value("SELECT count(*) = (SELECT count(*) FROM t) FROM child"), "t");
+}
+
+// It is found by its key again at the end of the statement.
+TEST_F(TriggerProbeCases, AForeignKeyWithoutAnActionDoesNotMind) {
+  make_table();
+  sql("CREATE TABLE child (t int REFERENCES t); INSERT INTO child SELECT id FROM t");
+  add_trigger(fmt::format(fmt::runtime(kTooWide), "NEW"), "AFTER INSERT");
+  start();
+  advance_to(Phase::compare);
+  refused_in(
+      Phase::compare, [&] { next(); }, "a DELETE or INSERT of public.t would fail: too wide");
+}
+
+TEST_F(TriggerProbeCases, WhatCanBeHeardOutsideIsNotTried) {
+  sql("CREATE FUNCTION log_it(int) RETURNS void LANGUAGE plpgsql AS $$BEGIN EXECUTE 'SELECT 1'; END$$;"
+      "CREATE TABLE audit (id int);"
+      "CREATE FUNCTION of_audit() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_advisory_lock(1); "
+      "RETURN NEW;"
+      " END$$; CREATE TRIGGER a AFTER INSERT ON audit FOR EACH ROW EXECUTE FUNCTION of_audit()");
+  // By itself, by a function that it calls, by the trigger of a table that it writes.
+  for (const auto* reaches :
+       {"EXECUTE 'SELECT 1';", "PERFORM log_it(NEW.id);", "INSERT INTO audit VALUES (NEW.id);"}) {
+    SCOPED_TRACE(reaches);
+    make_table();
+    add_trigger(reaches + fmt::format(fmt::runtime(kTooWide), "NEW"), "BEFORE INSERT");
+    start();
+    advance_to(Phase::switched);
+    sql("DROP TABLE t CASCADE; DROP FUNCTION checked()");
+    roll_back_to(Phase::rolled_back);
+  }
+  EXPECT_EQ(super_value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), "0");
+}
+
+// Its name is part of a statement that is put together under the lock.
+TEST_F(TriggerProbeCases, ANameWithAPercentSignIsOnlyAName) {
+  const std::string table = R"("a%s"."t%1$s'q")";
+  sql(
+      fmt::format("CREATE SCHEMA \"a%s\"; CREATE TABLE {0} (\"i%d\" int PRIMARY KEY, b int); INSERT INTO {0}"
+                  " SELECT g, g FROM generate_series(1, 100) g; CREATE FUNCTION f() RETURNS trigger LANGUAGE"
+                  " plpgsql AS 'BEGIN RETURN NEW; END'; CREATE TRIGGER g AFTER INSERT ON {0} FOR EACH ROW"
+                  " EXECUTE FUNCTION f()",
+                  table));
+  start(
+      fmt::format("[migration]\nname = \"m\"\ntable = \"\"\"{}\"\"\"\n[[column]]\nname = \"b\"\ntype = "
+                  "\"bigint\"\n",
+                  table));
+  advance_to(Phase::switched);
+}
+
+TEST_F(TriggerProbeCases, TheSpecSaysWhatIsTried) {
+  make_table();
+  add_trigger(fmt::format(fmt::runtime(kTooWide), "NEW"), "BEFORE INSERT OR UPDATE");
+  start(spec("b", "bigint", "[switch]\ntrigger_probe = \"update\"\n"));
+  advance_to(Phase::compare);
+  refused_in(
+      Phase::compare, [&] { next(); }, "an UPDATE of public.t would fail: too wide");
+  roll_back_to(Phase::rolled_back);
+  start(spec("b", "bigint", "[switch]\ntrigger_probe = \"none\"\n"));
+  advance_to(Phase::switched);
+}
+
 TEST_F(TriggerProbeCases, AnEmptyTableIsSwitchedUntried) {
   make_table(0);
   add_trigger("IF pg_typeof(NEW.b) = 'bigint'::regtype THEN RAISE EXCEPTION 'too wide'; END IF;");

@@ -66,6 +66,8 @@ TEST(SpecCanonicalTest, EverythingElseMatters) {
       {"[drop]", "[switch]\nlock_timeout = \"1s\"\n[drop]"},
       {"[drop]", "[switch]\nmax_comparison_age = \"2h\"\n[drop]"},
       {"[drop]", "[switch]\nfollow_foreign_keys = true\n[drop]"},
+      {"[drop]", "[switch]\ntrigger_probe = \"none\"\n[drop]"},
+      {"[drop]", "[switch]\ntrigger_probe = \"update\"\n[drop]"},
       {"[drop]", "errors = 1\n[drop]"},
       {"[drop]", "lossy = 0\n[drop]"},
       {"type = \"text\"", "type = \"text\"\non_misfit = \"reject\""},

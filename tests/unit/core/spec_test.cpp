@@ -56,6 +56,7 @@ TEST(SpecTest, AMinimalSpecHasEveryDefault) {
   EXPECT_EQ(spec.switch_attempts, 50);
   EXPECT_EQ(spec.max_comparison_age, std::chrono::hours(1));
   EXPECT_FALSE(spec.follow_foreign_keys);
+  EXPECT_EQ(spec.trigger_probe, TriggerTrial::all);
   EXPECT_EQ(spec.soak, std::chrono::hours(24));
   EXPECT_EQ(spec.archive, Archive::none);
   EXPECT_TRUE(spec.hooks.empty());
@@ -130,6 +131,7 @@ lock_timeout = "1s"
 attempts = 10
 max_comparison_age = "30min"
 follow_foreign_keys = true
+trigger_probe = "update"
 [drop]
 soak = "2d"
 archive = "table"
@@ -168,6 +170,7 @@ TEST(SpecTest, EveryKeyOfTheOtherSectionsIsRead) {
   EXPECT_EQ(spec.switch_attempts, 10);
   EXPECT_EQ(spec.max_comparison_age, std::chrono::minutes(30));
   EXPECT_TRUE(spec.follow_foreign_keys);
+  EXPECT_EQ(spec.trigger_probe, TriggerTrial::update);
   EXPECT_EQ(spec.soak, std::chrono::hours(48));
   EXPECT_EQ(spec.archive, Archive::table);
   ASSERT_EQ(spec.hooks.size(), 2U);
@@ -307,6 +310,8 @@ TEST(SpecTest, BoundsOfTheSwitchAreKept) {
   EXPECT_FALSE(accepted(with("attempts = 9223372036854775807")));
   EXPECT_FALSE(accepted(with("attempts = \"5\"")));
   EXPECT_FALSE(accepted(with("follow_foreign_keys = \"true\"")));
+  EXPECT_TRUE(accepted(with("trigger_probe = \"none\"")));
+  EXPECT_FALSE(accepted(with("trigger_probe = \"insert\"")));
   EXPECT_FALSE(accepted(with("max_comparison_age = \"soon\"")));
 }
 

@@ -19,6 +19,9 @@ inline constexpr std::chrono::milliseconds kHookTimeout{std::chrono::minutes(1)}
 
 enum class OnMisfit { null, reject };
 enum class Archive { none, table };
+// What is tried of the user's triggers under the switch lock: every event, where that leaves nothing behind;
+// UPDATE alone; nothing.
+enum class TriggerTrial { all, update, none };
 enum class ShadowKind { column, table };
 
 struct ColumnSpec {
@@ -53,6 +56,7 @@ struct Spec {
   int switch_attempts = 50;
   std::chrono::milliseconds max_comparison_age{std::chrono::hours(1)};
   bool follow_foreign_keys = false;
+  TriggerTrial trigger_probe = TriggerTrial::all;
   std::chrono::milliseconds soak{std::chrono::hours(24)};
   Archive archive = Archive::none;
   std::vector<std::pair<std::string, std::string>> hooks;  // before_<phase> or after_<phase>, command
