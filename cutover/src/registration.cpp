@@ -116,7 +116,7 @@ Registration register_column(SqlSession& session, Spec spec, const std::string& 
   const auto table = read_table(session, r.spec.table);
   if (!table) throw no_such_table(session, r.spec);
   r.row.table_oid = table->oid;
-  r.row.table = table->name;
+  r.row.table = r.row.registered_table = table->name;
   const auto& column = r.spec.columns.front();
   std::optional<KeyFacts> key;
   const auto* facts = table->column(column.name);

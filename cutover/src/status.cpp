@@ -202,10 +202,15 @@ void add_readiness(SqlSession& session, CursorCache& cache, const Migration& m, 
   report.next.phase = next_phase(m.row.phase);
   report.rollback.phase = rollback_phase(m.row.phase);
   if (is_closed(m.row.phase)) return;
-  if (m.row.status == Status::failed) report.next.waiting_for.push_back("failed: " + m.row.reason);
+  const bool failed = m.row.status == Status::failed;
+  if (failed) report.next.waiting_for.push_back("failed: " + m.row.reason);
   if (m.row.status == Status::paused) report.next.waiting_for.push_back("paused: " + m.row.reason);
   for (const auto& blocker : unaccepted(handler->exit_blockers(env, m), env.accepted)) {
-    report.next.waiting_for.push_back(in_words(blocker));
+    // What it failed for is told once, with what to do about it.
+    if (failed && m.row.reason.ends_with(blocker.text))
+      report.next.waiting_for.front() = "failed: " + in_words(blocker);
+    else
+      report.next.waiting_for.push_back(in_words(blocker));
   }
   if (m.row.status == Status::running && report.next.waiting_for.empty()) {
     report.next.waiting_for.push_back(
@@ -234,6 +239,7 @@ StatusReport brief(SqlSession& session, const MigrationRow& row) {
   report.migration = row.name;
   report.id = row.id.text;
   report.table = row.table.display();
+  report.registered_table = row.registered_table.display();
   report.mode = std::string(to_text(row.mode));
   report.phase = row.phase;
   report.status = row.status;
@@ -254,10 +260,6 @@ StatusReport brief(SqlSession& session, const MigrationRow& row) {
       " second one";
   return report;
 }
-
-}  // namespace
-
-namespace {
 
 StatusReport status_of(SqlSession& session, CursorCache& cache, const Migration& m) {
   auto report = brief(session, m.row);
@@ -421,6 +423,7 @@ std::string to_json(const StatusReport& r) {
   j["migration"] = r.migration;
   j["id"] = r.id;
   j["table"] = r.table;
+  j["registered_table"] = r.registered_table;
   j["mode"] = r.mode;
   j["phase"] = to_text(r.phase);
   j["status"] = to_text(r.status);

@@ -54,6 +54,7 @@ StepResult BackfillHandler::step(PhaseEnv& env, const Migration& m, std::chrono:
 
 std::vector<Blocker> BackfillHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
   std::vector<Blocker> blockers;
+  if (auto lost = lost_key(env.session, m)) blockers.push_back(*std::move(lost));
   const auto pass = newest_pass(env.session, m.row.id, "backfill");
   if (!pass || pass->state == "void") {
     blockers.push_back({ErrorCode::not_ready, "the sweep has not begun", "", ""});

@@ -91,6 +91,7 @@ void CompareHandler::before_attempt(PhaseEnv& env, const Migration& m) {
 
 std::vector<Blocker> CompareHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
   std::vector<Blocker> blockers;
+  if (auto lost = lost_key(env.session, m)) blockers.push_back(*std::move(lost));
   const auto newest = newest_pass(env.session, m.row.id, "replay");
   if (!newest || newest->state != "ended" || newest->rows_written != 0) {
     blockers.push_back({ErrorCode::not_ready, "no replay has ended without writing a row", "", ""});

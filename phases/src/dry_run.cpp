@@ -78,6 +78,7 @@ StepResult DryRunHandler::step(PhaseEnv& env, const Migration& m, std::chrono::m
     // One that was read to its end and not reported: the collisions were not counted to the end.
     auto pass = newest_pass(env.session, m.row.id, "profile");
     if (!pass || pass->state != "ended") {
+      require_key(env.session, m);
       if (!pass || pass->state != "running") pass = profiler_->open_pass(env.session);
       if (!read(env, m, slice, *pass)) return {StepResult::Kind::again, {}, {}};
     }

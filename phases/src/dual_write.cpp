@@ -66,6 +66,7 @@ StepResult DualWriteHandler::step(PhaseEnv& env, const Migration& m, std::chrono
 
 std::vector<Blocker> DualWriteHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
   std::vector<Blocker> blockers;
+  if (auto lost = lost_key(env.session, m)) blockers.push_back(*std::move(lost));
   if (const auto arrived = newest_pass(env.session, m.row.id, "catch_up");
       arrived && arrived->state == "running")
     blockers.push_back(

@@ -76,36 +76,11 @@ QualifiedName current_table(SqlSession& session, const Migration& migration) {
       migration.row.table.display());
 }
 
-namespace {
-
-// By its columns, since REINDEX CONCURRENTLY makes another index of it.
-bool key_holds(SqlSession& session, const Migration& m) {
-  std::vector<std::optional<std::string>> attnums;
-  for (const auto& column : m.binding.key.columns) attnums.emplace_back(std::to_string(column.attnum));
-  if (attnums.empty()) return true;
-  const auto found = session.exec(
-      "SELECT EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = $1::oid AND i.indisunique AND i.indisvalid"
-      " AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts ="
-      " cardinality($2::int2[]) AND (i.indkey::int2[])[0:i.indnkeyatts - 1] @> $2::int2[])"
-      " AND NOT EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = $1::oid AND a.attnum = ANY"
-      " ($2::int2[]) AND NOT a.attnotnull)",
-      {std::to_string(m.row.table_oid.value), array_literal(attnums)});
-  return bool_of(found.one("key")[0]);
-}
-
-}  // namespace
-
 std::vector<Blocker> preflight_blockers(SqlSession& session, const Migration& m) {
   const auto table = read_table(session, m.row.table_oid);
   if (!table) current_table(session, m);
   std::vector<Blocker> blockers;
-  if (!key_holds(session, m)) {
-    blockers.push_back({ErrorCode::finding_refused,
-                        fmt::format("no_usable_key: {} of table {}, which the sweep goes by, is no longer a "
-                                    "unique index over NOT NULL columns.",
-                                    display_identifier(m.binding.key.index_name), table->name.display()),
-                        "no_usable_key", "Make it again, or roll back to planned and start again."});
-  }
+  if (auto lost = lost_key(session, m)) blockers.push_back(*std::move(lost));
   for (const auto& finding :
        preflight(session, m.spec, *table, m.binding.key, &m.binding.column, m.generated, m.row.phase)) {
     if (finding.severity != Severity::refuse) continue;
@@ -172,6 +147,7 @@ StepResult run_comparison(PhaseEnv& env, const Migration& m, CompareDirection di
   if (newest && newest->state == "ended" && comparison_blockers(env, m, direction).empty()) {
     return {StepResult::Kind::settled, {}, {}};
   }
+  require_key(env.session, m);
   // Every write of ours so far is older than a new pass; a running one was stamped when it began.
   if (!newest || newest->state != "running") StateStore(env.session).stamp_last_write(m.row.id);
   if (!comparison.slice(env, m, direction, slice)) return {StepResult::Kind::again, {}, {}};

@@ -141,6 +141,11 @@ class DroppedHandler : public PhaseHandler {
 // --- shared by several phases, in handler_support.cpp
 // -----------------------------------------------------------
 
+// The key by which rows are found is no longer a unique index over NOT NULL columns; says which and what to
+// do.
+std::optional<Blocker> lost_key(SqlSession& session, const Migration& migration);
+// Throws table_changed for it, which fails the phase. Asked before each slice of what goes by the key.
+void require_key(SqlSession& session, const Migration& migration);
 // The preflight, as a gate; refusals only.
 std::vector<Blocker> preflight_blockers(SqlSession& session, const Migration& migration);
 // The newest comparison that counts: ended, no difference, no repair, fingerprint as it is now, fresh enough.

@@ -8,6 +8,7 @@
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/core/worker_rows.hpp"
 #include "crossfade/shadow/units.hpp"
+#include "handlers.hpp"
 
 namespace crossfade {
 
@@ -45,6 +46,7 @@ std::string in_words(const PassRow& pass, const UnitTotals& totals, const std::s
 }  // namespace
 
 StepResult PacedSweep::slice(PhaseEnv& env, const Migration& m, const PassRow& pass, milliseconds slice) {
+  require_key(env.session, m);
   if (!sweep_ || sweep_->pass().id != pass.id) {
     sweep_ =
         std::make_unique<Sweep>(m, current_table(env.session, m), env.token, pass, env.connect, env.cache);

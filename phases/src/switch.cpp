@@ -305,6 +305,7 @@ void SwitchedHandler::before_attempt(PhaseEnv& env, const Migration& m) {
 
 std::vector<Blocker> SwitchedHandler::exit_blockers(PhaseEnv& env, const Migration& m) {
   std::vector<Blocker> blockers;
+  if (auto lost = lost_key(env.session, m)) blockers.push_back(*std::move(lost));
   if (const auto left = soak_left_seconds(env, m); left > 0) {
     blockers.push_back({ErrorCode::soak_not_over,
                         fmt::format("soak = {}: {} h {} min are left", format_duration(m.spec.soak),

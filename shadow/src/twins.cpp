@@ -6,7 +6,9 @@
 #include <optional>
 #include <set>
 
+#include "crossfade/core/catalog.hpp"
 #include "crossfade/core/error.hpp"
+#include "crossfade/core/lock_attempts.hpp"
 #include "fenced_ddl.hpp"
 #include "index_build.hpp"
 #include "not_null.hpp"
@@ -138,9 +140,10 @@ std::optional<std::string> build_progress(SqlSession& session, Oid table) {
   const auto found = session.exec(
       "SELECT p.phase, CASE WHEN p.blocks_total > 0 THEN p.blocks_done ELSE p.tuples_done END,"
       " CASE WHEN p.blocks_total > 0 THEN p.blocks_total ELSE p.tuples_total END,"
-      " nullif(p.current_locker_pid, 0) FROM pg_stat_progress_create_index p"
-      " WHERE p.relid = $1::oid AND p.datname = current_database() LIMIT 1",
-      {std::to_string(table.value)});
+      " nullif(p.current_locker_pid, 0), CASE WHEN p.relid <> $1::oid THEN p.relid END"
+      " FROM pg_stat_progress_create_index p"
+      " WHERE p.relid = ANY ($2::oid[]) AND p.datname = current_database() ORDER BY p.pid LIMIT 1",
+      {std::to_string(table.value), oid_array(tree_of(session, table))});
   if (found.empty()) return std::nullopt;
   const auto& row = found[0];
   // Of other roles' backends a plain owner sees the row and nothing in it.
@@ -148,7 +151,10 @@ std::optional<std::string> build_progress(SqlSession& session, Oid table) {
   const auto done = int_of(row[1].value_or("0")), total = int_of(row[2].value_or("0"));
   if (total > 0) text += fmt::format(", {} %", 100 * done / total);
   if (row[3]) text += ", waiting for pid " + *row[3];
-  return text;
+  // A part of an index of a partitioned table is built on its partition.
+  if (!row[4]) return text;
+  const auto partition = relation_name(session, Oid{static_cast<std::uint32_t>(int_of(*row[4]))});
+  return partition ? partition->display() + ": " + text : text;
 }
 
 std::string drop_twins_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger) {

@@ -377,8 +377,8 @@ TEST_F(CliRunTest, ListAndStatusWithoutNameAreArrays) {
   for (const json& entry : list) {
     Words keys;
     for (const auto& [key, unused] : entry.items()) keys.push_back(key);
-    EXPECT_EQ(keys, (Words{"epoch", "id", "migration", "mode", "operator", "phase", "reason", "runner",
-                           "since", "status", "table", "version"}));
+    EXPECT_EQ(keys, (Words{"epoch", "id", "migration", "mode", "operator", "phase", "reason",
+                           "registered_table", "runner", "since", "status", "table", "version"}));
   }
   const json open = answer({"status"});
   ASSERT_EQ(open.size(), 1U);

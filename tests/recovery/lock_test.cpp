@@ -75,6 +75,28 @@ TEST_F(LockTest, AnIdleReaderIsNamedAndDelaysNobodyElse) {
   check_in_step();
 }
 
+TEST_F(LockTest, APreparedTransactionIsNamedByItsGid) {
+  prepare(2);
+  ApplicationSession session(dsn());
+  session.run("BEGIN; UPDATE t SET n = n + 1 WHERE id = 1; PREPARE TRANSACTION 'it''s prepared'");
+  const auto refused = crossfade({"next", "m", "--until", "switched", "--json"});
+  EXPECT_EQ(refused.exit_status, 3);
+  const auto error = nlohmann::json::parse(refused.out.substr(refused.out.find("{\"error\"")))["error"];
+  EXPECT_NE(error["message"].get<std::string>().find("a prepared transaction 'it''s prepared' (app_owner, "),
+            std::string::npos)
+      << refused.out;
+  EXPECT_NE(error["hint"].get<std::string>().find("ROLLBACK PREPARED"), std::string::npos) << refused.out;
+  ASSERT_EQ(error["blockers"].size(), 1u) << refused.out;
+  EXPECT_EQ(error["blockers"][0]["gid"], "it's prepared");
+  EXPECT_EQ(error["blockers"][0]["kind"], "prepared transaction");
+  EXPECT_TRUE(error["blockers"][0]["pid"].is_null());
+  EXPECT_EQ(phase(), Phase::compare);
+  session.run("COMMIT PREPARED 'it''s prepared'");
+  sql("UPDATE t_twin SET n = n + 1 WHERE id = 1");
+  succeed(next(Phase::switched));
+  check_in_step();
+}
+
 // Young holders, one after the other: an attempt that stands in the queue stands there for the budget at
 // most.
 TEST_F(LockTest, ATableThatIsNeverFreeHoldsUpItsReadersForNoLongerThanTheBudget) {

@@ -33,6 +33,7 @@ constexpr const char* kMustBeFrozen = R"sql(EXISTS (SELECT 1 FROM pg_class c LEF
     OR mxid_age(c.relminmxid) >
       least(own.multis, current_setting('autovacuum_multixact_freeze_max_age')::bigint))))sql";
 
+// A prepared transaction has no process; it holds a lock on its transaction id, by which its gid is found.
 // An autovacuum worker has no user. What it does is hidden with its query; whether it must prevent wraparound
 // is also in the age of the table. A backend that ended between the two views is no holder any more.
 constexpr const char* kHolders = R"sql(
@@ -47,13 +48,17 @@ SELECT coalesce(l.pid, 0), l.virtualtransaction,
        WHEN a.application_name LIKE 'crossfade/%' THEN 'ours'
        WHEN coalesce(a.backend_type, 'client backend') = 'client backend' THEN 'session'
        ELSE 'worker' END,
-  coalesce(a.usename, ''), coalesce(a.state, ''), coalesce(a.query_start::text, ''),
+  coalesce(a.usename, p.owner, ''), coalesce(a.state, ''), coalesce(a.query_start::text, ''),
   CASE WHEN a.backend_type IS NULL THEN '' ELSE left(coalesce(a.query, ''), 200) END,
-  extract(epoch FROM clock_timestamp() - a.xact_start), l.pid IS NOT NULL AND a.backend_type IS NULL
+  extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared)),
+  l.pid IS NOT NULL AND a.backend_type IS NULL, coalesce(p.gid, '')
 FROM (SELECT DISTINCT k.pid, k.virtualtransaction FROM pg_locks k WHERE k.locktype = 'relation'
         AND k.relation = ANY ($1::oid[]) AND k.granted AND k.pid IS DISTINCT FROM pg_backend_pid()
         AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())) l
 LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_locks x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.granted
+  AND x.virtualtransaction = l.virtualtransaction
+LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
 WHERE l.pid IS NULL OR a.pid IS NOT NULL)sql";
 
 Kind kind_of(const std::string& word) {
@@ -92,7 +97,11 @@ double seconds_since(Clock::time_point then) {
 }  // namespace
 
 std::string LockHolder::text() const {
-  if (kind == Kind::prepared) return "a prepared transaction";
+  if (kind == Kind::prepared) {
+    const auto name = gid.empty() ? "" : " " + quote_literal(gid);
+    return fmt::format("a prepared transaction{} ({}{}{:.1f} s)", name, user, user.empty() ? "" : ", ",
+                       age_seconds);
+  }
   std::string who = user;
   if (kind != Kind::session) who += fmt::format("{}{}", who.empty() ? "" : ", ", word_of(kind));
   if (!state.empty()) who += ", " + state;
@@ -109,6 +118,7 @@ std::string to_json(const std::vector<LockHolder>& holders) {
   };
   for (const auto& holder : holders) {
     list.push_back({{"pid", holder.pid == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(holder.pid)},
+                    {"gid", or_null(holder.gid)},
                     {"kind", word_of(holder.kind)},
                     {"user", or_null(holder.user)},
                     {"age_seconds", holder.age_seconds},
@@ -139,6 +149,7 @@ std::vector<LockHolder> HolderWatch::look(SqlSession& session, const std::vector
     holder.query_start = text_of(row[5]);
     holder.query = text_of(row[6]);
     holder.hidden = bool_of(row[8]);
+    holder.gid = text_of(row[9]);
     const auto key = std::pair{holder.pid, holder.virtual_transaction};
     const auto before = first_seen_.find(key);
     const auto since = before == first_seen_.end() ? Clock::now() : before->second;
@@ -201,13 +212,15 @@ Error lock_attempts_exhausted(const std::string& table, int attempts, millisecon
                               const std::string& missed, const std::vector<LockHolder>& holders,
                               const std::vector<std::string>& unreached) {
   std::string held, hint = "nothing changed; try again";
-  bool hidden = false, may_end = false;
+  bool hidden = false, may_end = false, prepared = false;
   for (const auto& holder : holders) {
     held += (held.empty() ? "; held by " : ", ") + holder.text();
     hidden = hidden || holder.hidden;
     may_end = may_end || holder.may_be_signalled();
+    prepared = prepared || holder.kind == Kind::prepared;
   }
   if (may_end) hint += ", or end the holders with --cancel-blockers or --terminate-blockers";
+  if (prepared) hint += "; COMMIT PREPARED or ROLLBACK PREPARED ends a prepared transaction";
   for (const auto& sentence : unreached) hint += "; " + sentence;
   if (hidden) hint += "; GRANT pg_read_all_stats to see what they do";
   return Error(ErrorCode::lock_attempts_exhausted,

@@ -9,8 +9,14 @@ namespace crossfade {
 
 namespace {
 
+// The table by the name that it has now. By its oid alone it is known only in the database where it got it.
 constexpr const char* kSelect =
-    "SELECT m.id, m.name, m.table_oid, m.schema_name, m.table_name, m.mode, m.spec_text, m.spec_hash, "
+    "SELECT m.id, m.name, m.table_oid, m.schema_name, m.table_name,"
+    " (SELECT ARRAY[n.nspname, c.relname]::text[] FROM pg_catalog.pg_class c"
+    "  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    "  WHERE c.oid = m.table_oid AND c.relkind IN ('r', 'p') AND m.database_oid ="
+    "   (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())),"
+    " m.mode, m.spec_text, m.spec_hash, "
     "m.binding::text,"
     " m.phase, m.status, m.reason, m.epoch, m.token, m.mark, m.capture_xid, m.capture_high, m.last_write_xid,"
     " coalesce(m.fingerprint::text, ''), m.system_identifier, m.timeline, m.database_oid, m.operator, "
@@ -36,8 +42,13 @@ MigrationRow row_of(const SqlResult::Row& row) {
   m.id.text = text();
   m.name = text();
   m.table_oid.value = static_cast<std::uint32_t>(int_of(row[at++]));
-  m.table.schema = text();
-  m.table.name = text();
+  m.registered_table.schema = text();
+  m.registered_table.name = text();
+  m.table = m.registered_table;
+  if (const auto& now = row[at++]) {
+    const auto names = parse_array(*now);
+    m.table = {text_of(names.at(0)), text_of(names.at(1))};
+  }
   m.mode = text() == "promote" ? Mode::promote : Mode::swap;
   m.spec_text = text();
   m.spec_hash = text();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "status_text.hpp"
 #include "text_table.hpp"
 #include "verbs.hpp"
 
@@ -14,6 +15,7 @@ Json brief_object(const StatusReport& report) {
   return {{"migration", report.migration},
           {"id", report.id},
           {"table", report.table},
+          {"registered_table", report.registered_table},
           {"mode", report.mode},
           {"phase", to_text(report.phase)},
           {"status", to_text(report.status)},
@@ -112,7 +114,7 @@ int run_list(const Command& command) {
   }
   TextTable table({{"name"}, {"table"}, {"phase"}, {"status"}, {"since"}, {"runner"}, {"id"}});
   for (const StatusReport& report : reports) {
-    table.add({report.migration, report.table, std::string(to_text(report.phase)), shown_status(report),
+    table.add({report.migration, table_text(report), std::string(to_text(report.phase)), shown_status(report),
                short_time(report.since), report.runner, report.id});
   }
   command.output.print(table.text(command.output.style()));

@@ -185,10 +185,15 @@ void add_rollback(const StatusReport& report, const Style& style, Screen& screen
 
 }  // namespace
 
+std::string table_text(const StatusReport& report) {
+  if (report.table == report.registered_table) return report.table;
+  return fmt::format("{} (started as {})", report.table, report.registered_table);
+}
+
 std::string status_text(const StatusReport& report, const Style& style) {
   Screen screen(style);
   screen.heading(
-      fmt::format("{}  {}  {}", style.bold(report.migration), one_line(report.table), report.mode));
+      fmt::format("{}  {}  {}", style.bold(report.migration), one_line(table_text(report)), report.mode));
   const auto id = [&] {
     screen.line("id", fmt::format("{}, by {}, version {}", report.id, one_line(report.operator_name),
                                   report.version));

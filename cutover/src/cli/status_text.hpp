@@ -8,6 +8,8 @@
 
 namespace crossfade::cli {
 
+// The table's name, with the one it was started under where it was renamed since.
+std::string table_text(const StatusReport& report);
 std::string status_text(const StatusReport& report, const Style& style);
 
 }  // namespace crossfade::cli

@@ -29,6 +29,7 @@ struct LockHolder {
   Kind kind = Kind::session;
   int pid = 0;                      // 0: a prepared transaction
   std::string virtual_transaction;  // with the pid it names one transaction
+  std::string gid;                  // of a prepared transaction
   std::string user;
   std::string state, query, query_start;  // empty when hidden from our role
   double age_seconds = 0;                 // of its transaction; since we saw it first when that is hidden
@@ -39,7 +40,7 @@ struct LockHolder {
   // "pid 4711 (app, idle in transaction, 12.0 s, query since 2026-01-31 12:00:00+00): SELECT …"
   std::string text() const;
 };
-// A JSON array of objects: pid, kind, user, age_seconds, state, query_start, query.
+// A JSON array of objects: pid, gid, kind, user, age_seconds, state, query_start, query.
 std::string to_json(const std::vector<LockHolder>& holders);
 
 // As an input of type oid[].

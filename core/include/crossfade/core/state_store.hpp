@@ -24,7 +24,8 @@ struct MigrationRow {
   bool shares_table = false;  // another migration of the group is on the same table
   std::string name;
   Oid table_oid;
-  QualifiedName table;  // as it is named now is a catalog question; this is the name at start
+  QualifiedName table;             // as it is named at the time of reading; as registered when it is gone
+  QualifiedName registered_table;  // as it was named at start
   Mode mode = Mode::swap;
   std::string spec_text, spec_hash;
   std::string binding;  // jsonb: bound columns and key, see shadow/binding.hpp

@@ -15,6 +15,7 @@ namespace crossfade {
 
 struct StatusReport {
   std::string migration, id, table, mode;
+  std::string registered_table;  // the table's name at start, which differs from `table` after a rename
   Phase phase = Phase::planned;
   Status status = Status::settled;
   std::string reason;  // why failed or paused; empty otherwise
