@@ -107,6 +107,11 @@ void take_one(Reading& reading, const Reference& reference) {
   if (reading.table.kind == "p") {
     if (const auto why = not_of_partitioned(reference); !why.empty()) return reading.refuse(reference, why);
   }
+  // Views are asked where they are taken, together with those on them.
+  if (reference.kind != ReferenceKind::view) {
+    if (const auto why = hidden_narrowing(reading, reference.kind, reference.oid))
+      return reading.refuse(reference, *why);
+  }
   switch (reference.kind) {
     case ReferenceKind::own_default:
     case ReferenceKind::not_null:

@@ -79,6 +79,13 @@ class Reading {
   std::optional<Clone> clone_;
 };
 
+// Its words hold a cast of the column that was implicit over the old type and would narrow the new one; says
+// which. Of a view on a view, whose tree has the column under another number, any column of the old type
+// counts.
+enum class InTree { by_number, by_type };
+std::optional<std::string> hidden_narrowing(Reading& reading, ReferenceKind kind, std::uint32_t oid,
+                                            InTree in_tree = InTree::by_number);
+
 // PostgreSQL refused what it was asked, as opposed to a failure on the way to it.
 bool is_answer(const Error& error);
 

@@ -30,7 +30,8 @@ SELECT c.oid, c.relkind::text, n.nspname, c.relname, pg_get_userbyid(c.relowner)
   has_schema_privilege(c.relowner, n.oid, 'CREATE'), quote_ident(current_user),
   EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype
       = 'e'),
-  EXISTS (SELECT 1 FROM pg_seclabel s WHERE s.classoid = 'pg_class'::regclass AND s.objoid = c.oid)
+  EXISTS (SELECT 1 FROM pg_seclabel s WHERE s.classoid = 'pg_class'::regclass AND s.objoid = c.oid),
+  c.oid = ANY ($1::oid[])
 FROM (SELECT oid, max(depth) AS depth FROM views GROUP BY oid) v JOIN pg_class c ON c.oid = v.oid
 JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY v.depth, n.nspname, c.relname)sql";
 
@@ -170,6 +171,10 @@ class ViewReader {
       return false;
     }
     if (bool_of(row[13])) return refuse(view, "it belongs to an extension");
+    const auto in_tree = bool_of(row[15]) ? InTree::by_number : InTree::by_type;
+    const auto oid = static_cast<std::uint32_t>(int_of(view.oid));
+    if (const auto why = hidden_narrowing(reading_, ReferenceKind::view, oid, in_tree))
+      return refuse(view, *why);
     if (bool_of(row[14])) return refuse(view, "it has a security label");
     const auto strays = reading_.session.exec(kStrays, {view.oid, closure, later});
     if (!strays.empty()) return refuse(view, text_of(strays[0][0]) + " hangs on it");

@@ -175,6 +175,48 @@ const std::vector<RefusedCase> kPropertyCases{
 INSTANTIATE_TEST_SUITE_P(Properties, RefusedDependentTest, ::testing::ValuesIn(kPropertyCases),
                          [](const auto& tested) { return tested.param.kind; });
 
+// The column is a smallint, which coalesce takes for an integer: so do the words by which PostgreSQL tells
+// it.
+const std::string kSmall = "ALTER TABLE t ALTER b TYPE smallint; ";
+const std::vector<RefusedCase> kNarrowingCases{
+    {"Index", kSmall + "CREATE INDEX i ON t ((coalesce(b, 0)))", "public.i"},
+    {"Predicate", kSmall + "CREATE INDEX i ON t (e) WHERE coalesce(b, 0) > 0", "public.i"},
+    {"Check", kSmall + "ALTER TABLE t ADD CONSTRAINT c CHECK (coalesce(b, 0) >= 0)", "c on public.t"},
+    {"Trigger",
+     kSmall + kFunction +
+         "CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW WHEN (coalesce(NEW.b, 0) > 0) EXECUTE FUNCTION "
+         "f()",
+     "g on public.t"},
+    {"Policy", kSmall + "CREATE POLICY p ON t USING (coalesce(b, 0) > 0)", "p on public.t"},
+    {"Statistics", kSmall + "CREATE STATISTICS s ON (coalesce(b, 0)) FROM t", "public.s"},
+    {"Rule",
+     kSmall + "CREATE TABLE log (b bigint); CREATE RULE r AS ON DELETE TO t DO ALSO INSERT INTO log VALUES"
+              " (coalesce(OLD.b, 0))",
+     "r on public.t"},
+    {"Function", kSmall + "CREATE FUNCTION f() RETURNS bigint RETURN (SELECT sum(coalesce(b, 0)) FROM t)",
+     "public.f()"},
+    {"View", kSmall + "CREATE VIEW v AS SELECT coalesce(b, 0) AS b FROM t", "public.v"},
+    {"ViewOfAView",
+     kSmall + "CREATE VIEW v AS SELECT e, b FROM t; CREATE VIEW w AS SELECT coalesce(b, 0) AS b FROM v",
+     "public.w"},
+    {"OfANumber", "CREATE INDEX i ON t ((coalesce(b, 5000000000)))", "public.i", column_spec("b", "numeric")},
+};
+INSTANTIATE_TEST_SUITE_P(Narrowing, RefusedDependentTest, ::testing::ValuesIn(kNarrowingCases),
+                         [](const auto& tested) { return tested.param.kind; });
+
+// To the type that the words take the column for, and to one that becomes that by itself.
+TEST_F(DependentsTest, ACastThatNarrowsNothingIsCarried) {
+  const auto found =
+      inventory(kTable + kSmall +
+                    "CREATE INDEX i ON t ((coalesce(b, 0))); ALTER TABLE t ADD CHECK (coalesce(b, 0) >="
+                    " 0); CREATE VIEW v AS SELECT coalesce(b, 0) AS b FROM t",
+                column_spec("b", "integer"));
+  EXPECT_TRUE(found.objects("dependent_not_carried").empty());
+  const auto wider = inventory("DROP TABLE t CASCADE; " + kTable + "CREATE INDEX i ON t ((coalesce(b, 0.5)))",
+                               column_spec("b", "bigint"));
+  EXPECT_TRUE(wider.objects("dependent_not_carried").empty());
+}
+
 TEST_F(DependentsTest, AForeignKeyFromAnotherTableIsNamed) {
   const auto found = inventory(kTable +
                                    "ALTER TABLE t ADD CONSTRAINT u UNIQUE (b);"
