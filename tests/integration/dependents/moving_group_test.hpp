@@ -71,8 +71,10 @@ class MovingGroupTest : public DatabaseTest {
       for (auto& line : lines) {
         if (line.find(": column ") == std::string::npos && line.find(": view column ") == std::string::npos)
           continue;
-        const auto at = line.find(" integer ");
-        if (at != std::string::npos) line.replace(at, 9, " bigint ");
+        for (const std::string_view narrow : {" integer ", " smallint "}) {
+          const auto at = line.find(narrow);
+          if (at != std::string::npos) line.replace(at, narrow.size(), " bigint ");
+        }
       }
       std::ranges::sort(lines);
       return lines;

@@ -145,6 +145,52 @@ INSTANTIATE_TEST_SUITE_P(
                    " (publish = 'insert')",
                    true}));
 
+// Two references of a table to itself, and pairs that refer to a pair: both narrow, one of them, none, and
+// turned round.
+TEST_F(SharedTwinsTest, SixTablesWhosePairsAreOfManyWidths) {
+  sql("CREATE TABLE u (id int PRIMARY KEY, boss int REFERENCES u, mentor int REFERENCES u DEFERRABLE "
+      "INITIALLY"
+      " DEFERRED, UNIQUE (boss, mentor), UNIQUE (mentor, id));"
+      "CREATE UNIQUE INDEX u3 ON u (boss, mentor, id) WHERE boss > mentor;"
+      "CREATE VIEW uv AS SELECT id, boss, mentor FROM u WHERE boss IS DISTINCT FROM mentor;"
+      "CREATE TABLE f (a int REFERENCES u, b int REFERENCES u, PRIMARY KEY (a, b));"
+      "CREATE TABLE wide (k serial PRIMARY KEY, a bigint, b bigint, FOREIGN KEY (a, b) REFERENCES f ON DELETE"
+      " CASCADE);"
+      "CREATE TABLE mixed (a bigint, b int, k int PRIMARY KEY, FOREIGN KEY (a, b) REFERENCES f ON UPDATE "
+      "CASCADE);"
+      "CREATE INDEX ON mixed (a, b);"
+      "CREATE TABLE narrow (k int PRIMARY KEY, a smallint REFERENCES u, b int REFERENCES u, UNIQUE (a, b));"
+      "CREATE TABLE deep (x int, y int, FOREIGN KEY (x, y) REFERENCES narrow (b, a), PRIMARY KEY (x, y));"
+      "INSERT INTO u SELECT g, nullif(g / 2, 0), nullif(g - 1, 0) FROM generate_series(1, 100) g;"
+      "INSERT INTO f SELECT g, g % 100 + 1 FROM generate_series(1, 100) g; INSERT INTO wide (a, b) TABLE f;"
+      "INSERT INTO mixed SELECT a, b, a FROM f; INSERT INTO narrow SELECT a, a, b FROM f;"
+      "INSERT INTO deep SELECT b, a FROM narrow");
+  const std::vector<std::string> all{"u", "f", "wide", "mixed", "narrow", "deep"};
+  const auto before = lines(all);
+  migrator_->start({spec("public.u")});
+  EXPECT_EQ(value("SELECT string_agg(x, ' ' ORDER BY x COLLATE \"C\") FROM (SELECT format('%s.%s',"
+                  " table_oid::regclass, binding -> 'column' ->> 'name') AS x FROM crossfade.migration) q"),
+            "deep.x deep.y f.a f.b mixed.b narrow.a narrow.b u.boss u.id u.mentor");
+  advance(Phase::switched);
+  EXPECT_EQ(beside_ours(before, lines(all)), std::vector<std::string>{});
+  EXPECT_EQ(value("SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND NOT convalidated"), "0");
+  EXPECT_EQ(violation("INSERT INTO wide (a, b) VALUES (7, 7)"), "23503");
+  EXPECT_EQ(
+      violation("INSERT INTO u (id) VALUES (5000000000); INSERT INTO f (a, b) VALUES (5000000000, 1);"
+                "INSERT INTO wide (a, b) VALUES (5000000000, 1); DELETE FROM f WHERE b = 1 AND a > 1000;"
+                "DELETE FROM u WHERE id > 1000"),
+      "none");
+  roll_back(Phase::rolled_back);
+  EXPECT_EQ(lines(all), before);
+  EXPECT_EQ(violation("INSERT INTO wide (a, b) VALUES (7, 7)"), "23503");
+  migrator_->start({spec("public.u")});
+  advance(Phase::dropped);
+  EXPECT_EQ(
+      value("SELECT count(*) FROM u JOIN f ON a = id JOIN deep ON (x, y) = (b, a) JOIN wide w ON (w.a, w.b)"
+            " = (f.a, f.b) JOIN mixed m ON (m.a, m.b) = (f.a, f.b)"),
+      "100");
+}
+
 // The planner knows the new columns together, as it knew the old ones.
 TEST_F(SharedTwinsTest, StatisticsOfBothAreThereBeforeTheSwitch) {
   sql(kTree + "CREATE STATISTICS pair (ndistinct, mcv) ON boss, id FROM t; ANALYZE t");
