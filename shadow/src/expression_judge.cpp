@@ -154,7 +154,7 @@ ORDER BY d.refobjsubid)sql");
   bool add_input(const std::string& input, const std::string& type) {
     const auto* facts = c_.table.column(input);
     if (facts != nullptr && !facts->generated.empty() && input != c_.column.name) {
-      refuse("generated_input", "it reads the generated column " + input);
+      refuse("generated_input", "it reads the generated column " + display_identifier(input));
       return false;
     }
     const bool forward = c_.direction == Direction::forward;
@@ -162,9 +162,9 @@ ORDER BY d.refobjsubid)sql");
     if (written && facts != nullptr && !facts->default_collation) {
       // A function's parameter has the type's own collation: the expression would mean something else in it.
       findings_.push_back(
-          {Severity::refuse, "not_supported_yet", c_.table.name.display() + "." + input,
+          {Severity::refuse, "not_supported_yet", c_.table.name.display() + "." + display_identifier(input),
            fmt::format("the {} expression of column {} reads column {}, which has a collation of its own",
-                       word(c_.direction), c_.column.name, input),
+                       word(c_.direction), display_identifier(c_.column.name), display_identifier(input)),
            "read columns of the default collation only"});
       return false;
     }

@@ -1,299 +1,17 @@
 // One case for each kind of object that hangs on the column: forward, switched, rolled back to the beginning,
 // forward again and dropped. After each step the catalog is what it was, but for the column itself.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-
-#include "crossfade/core/error.hpp"
 #include "crossfade/core/identifier.hpp"
-#include "crossfade/cutover/migrator.hpp"
-#include "support/database_test.hpp"
-#include "support/lifecycle.hpp"
+#include "ledger_case.hpp"
 
 namespace crossfade::test {
 namespace {
 
-struct LedgerCase {
-  std::string name;
-  std::string ddl;  // as the owner of the table, after kTable
-  std::string type = "bigint";
-  std::string column = "b";
-  std::string check = "";  // a query that answers t before, and after every step
-  bool makes_publication = false;
-  std::string expressions = "";  // of the spec, as TOML
-};
-void PrintTo(const LedgerCase& c, std::ostream* out) { *out << c.name; }
-
-const std::string kTable =
-    "CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL, d text NOT NULL, e int NOT NULL, n int);"
-    "INSERT INTO t SELECT g, g, 'd' || g, g, g FROM generate_series(1, 200) g;";
-
-class LedgerLifecycleTest : public DatabaseTest, public ::testing::WithParamInterface<LedgerCase> {
- protected:
-  void prepare() {
-    const auto& c = GetParam();
-    super_sql(
-        "DO $$BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'cf friend') THEN"
-        " CREATE ROLE \"cf friend\"; CREATE ROLE cf_guest; GRANT \"cf friend\" TO app_owner; END IF; END$$");
-    if (c.makes_publication) {
-      super_sql(
-          "DO $$BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO PUBLIC', current_database()); END$$");
-    }
-    sql(kTable + c.ddl);
-    owner_.emplace(dsn());
-    migrator_.emplace(MigratorOptions{.dsn = dsn(), .redis = "", .operator_name = "ada", .host = "lovelace"});
-    migrator_->init();
-    before_ = lines();
-    start();
-  }
-
-  void start() {
-    const auto& c = GetParam();
-    std::vector<Acceptance> accept;
-    if (!c.expressions.empty()) accept = {{"twin_unique_may_reject", "every row is another number"}};
-    migrator_->start(
-        {fmt::format("[migration]\nname = \"m\"\ntable = \"public.t\"\n[[column]]\nname = \"{}\"\n"
-                     "type = \"{}\"\n{}[drop]\nsoak = \"0s\"\n",
-                     c.column, c.type, c.expressions)},
-        accept);
-  }
-
-  void advance(Phase phase) {
-    NextOptions options;
-    options.until = phase;
-    if (phase == Phase::dropped) options.confirm = "m";
-    migrator_->next("m", options);
-  }
-
-  std::vector<std::string> lines() { return describe_catalog(*owner_, "public.t"); }
-
-  // What differs from before and is neither the column itself, nor where it is shown, nor ours.
-  std::vector<std::string> unintended() {
-    auto now = lines();
-    // A sequence becomes as wide as the column, and a view shows it, and what it computes with it, in its
-    // type.
-    for (auto& line : now) {
-      if (!line.starts_with("sequence ") && !line.starts_with("view column ")) continue;
-      for (const auto& [wide, narrow] : {std::pair(" bigint ", " integer "),
-                                         {"9223372036854775807", "2147483647"},
-                                         {" numeric ", " bigint "}}) {
-        if (std::ranges::find(before_, line) != before_.end()) break;
-        if (const auto at = line.find(wide); at != std::string::npos)
-          line.replace(at, std::string_view(wide).size(), narrow);
-      }
-    }
-    std::vector<std::string> differing;
-    std::ranges::set_symmetric_difference(before_, now, std::back_inserter(differing));
-    std::erase_if(differing, [&](const std::string& line) {
-      return line.starts_with("column " + GetParam().column + " ") || line.find("_cf") != std::string::npos ||
-             line.find("crossfade.") != std::string::npos;
-    });
-    return differing;
-  }
-
-  void expect_check(const std::string& where) {
-    const auto& c = GetParam();
-    if (!c.check.empty()) {
-      EXPECT_EQ(value(c.check), "t") << where;
-    }
-  }
-
-  void expect_kept(const std::string& where) {
-    EXPECT_EQ(unintended(), std::vector<std::string>{}) << where;
-    expect_check(where);
-    EXPECT_EQ(value("SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 't'::regclass"
-                    " AND attname = " +
-                    quote_literal(GetParam().column)),
-              GetParam().type)
-        << where;
-  }
-
-  std::optional<ApplicationSession> owner_;
-  std::optional<Migrator> migrator_;
-  std::vector<std::string> before_;
-};
-
 TEST_P(LedgerLifecycleTest, ForwardSwitchedRolledBackAndDropped) {
   prepare();
-  expect_check("before");
-  advance(Phase::switched);
-  expect_kept("switched");
-  migrator_->rollback("m");
-  advance(Phase::compare);
-  EXPECT_EQ(unintended(), std::vector<std::string>{}) << "back in compare";
-  expect_check("back in compare");
-  advance(Phase::switched);
-  expect_kept("switched again");
-  migrator_->rollback("m", {.to = Phase::rolled_back, .accept = {}});
-  EXPECT_EQ(lines(), before_) << "rolled back";
-  expect_check("rolled back");
-  start();
-  advance(Phase::switched);
-  advance(Phase::dropped);
-  expect_kept("dropped");
-  for (const auto& line : lines()) EXPECT_EQ(line.find("_cf"), std::string::npos) << line;
+  live();
 }
-
-// One with everything, and somebody who goes on hanging things on it.
-class AfterSwitchTest : public LedgerLifecycleTest {};
-
-TEST_P(AfterSwitchTest, WhatIsHungOnTheNewColumnIsNamedBeforeTheWayBack) {
-  prepare();
-  advance(Phase::switched);
-  const auto refused = [&](const std::string& change, const std::string& undo, const std::string& name) {
-    sql(change);
-    try {
-      migrator_->rollback("m");
-      ADD_FAILURE() << "not refused after " << change;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::rollback_refused) << error.message();
-      EXPECT_NE(error.message().find(name), std::string::npos) << error.message();
-    }
-    sql(undo);
-  };
-  refused("CREATE INDEX later ON t (b)", "DROP INDEX later", "later");
-  refused("CREATE VIEW later AS SELECT b FROM t", "DROP VIEW later", "later");
-  refused("ALTER TABLE t ADD CONSTRAINT later CHECK (b < 1000000)", "ALTER TABLE t DROP CONSTRAINT later",
-          "later");
-  const auto view = value("SELECT pg_get_viewdef('v'::regclass)");
-  refused("CREATE OR REPLACE VIEW v AS SELECT b FROM t WHERE b > 1", "CREATE OR REPLACE VIEW v AS " + view,
-          "public.v");
-  sql("CREATE INDEX later ON t (b)");
-  migrator_->rollback("m", {.to = {}, .accept = {{"dependent_added", "it can go"}}});
-  advance(Phase::compare);
-  EXPECT_EQ(value("SELECT count(*) FROM pg_class WHERE relname = 'i'"), "1");
-}
-
-TEST_P(AfterSwitchTest, WhatIsDoneToAViewIsNamedBeforeTheWayBack) {
-  prepare();
-  advance(Phase::switched);
-  sql("GRANT SELECT ON v TO PUBLIC");
-  try {
-    migrator_->rollback("m");
-    ADD_FAILURE() << "the grant would have been lost";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::rollback_refused) << error.message();
-    EXPECT_NE(error.message().find("public.v was changed"), std::string::npos) << error.message();
-  }
-}
-
-TEST_P(AfterSwitchTest, WhatHangsOnTheOldColumnIsNamedBeforeTheDrop) {
-  prepare();
-  advance(Phase::switched);
-  const auto retired = value(
-      "SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = 't'::regclass AND attname LIKE "
-      "'b\\_cfold\\_%'");
-  const auto refused = [&](const std::string& change, const std::string& undo, const std::string& name) {
-    sql(change);
-    try {
-      advance(Phase::dropped);
-      ADD_FAILURE() << "not refused after " << change;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::finding_refused) << error.message();
-      EXPECT_NE(error.message().find("old_column_in_use"), std::string::npos) << error.message();
-      EXPECT_NE(error.message().find(name), std::string::npos) << error.message();
-    }
-    EXPECT_EQ(migrator_->status("m").phase, Phase::switched);
-    sql(undo);
-  };
-  refused("CREATE VIEW \"My later\" AS SELECT * FROM t", "DROP VIEW \"My later\"", "public.\"My later\"");
-  refused("CREATE INDEX later ON t (" + retired + ")", "DROP INDEX later", "later");
-  refused("ALTER TABLE t ADD CONSTRAINT later CHECK (e > -1 OR " + retired + " > 0)",
-          "ALTER TABLE t DROP CONSTRAINT later", "later");
-  refused("CREATE FUNCTION later() RETURNS bigint RETURN (SELECT max(" + retired + ") FROM t)",
-          "DROP FUNCTION later", "later()");
-  advance(Phase::dropped);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    dependents_later, AfterSwitchTest,
-    ::testing::Values(LedgerCase{
-        "Everything",
-        "CREATE INDEX i ON t (b); CREATE STATISTICS s ON b, e FROM t; CREATE VIEW v AS SELECT b"
-        " FROM t; ALTER TABLE t ADD CONSTRAINT c CHECK (b > 0); ALTER TABLE t ADD UNIQUE (b);"
-        "CREATE POLICY p ON t USING (b > 0);"
-        "CREATE FUNCTION f() RETURNS bigint RETURN (SELECT sum(b) FROM t)"}),
-    [](const auto& tested) { return tested.param.name; });
-
-// PostgreSQL writes the same words in another way over another type. That is no change, and the way back
-// makes everything again by the words of before.
-class OtherWordsTest : public LedgerLifecycleTest {};
-
-TEST_P(OtherWordsTest, ComeBackAsTheyWere) {
-  prepare();
-  advance(Phase::switched);
-  migrator_->rollback("m");
-  advance(Phase::compare);
-  EXPECT_EQ(unintended(), std::vector<std::string>{});
-  advance(Phase::switched);
-  migrator_->rollback("m", {.to = Phase::rolled_back, .accept = {}});
-  EXPECT_EQ(lines(), before_);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    dependents_words, OtherWordsTest,
-    ::testing::Values(LedgerCase{
-        "Numeric",
-        "CREATE VIEW v AS SELECT id, b FROM t WHERE b > 0; ALTER TABLE t ADD CONSTRAINT c CHECK (b > 0);"
-        "CREATE POLICY p ON t USING (b > 0);"
-        "CREATE FUNCTION f() RETURNS bigint RETURN (SELECT count(*) FROM t WHERE b > 0);"
-        "CREATE FUNCTION g() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"
-        "CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW WHEN (NEW.b >= 0) EXECUTE FUNCTION g()",
-        "numeric"}),
-    [](const auto& tested) { return tested.param.name; });
-
-// A vacuum turns off a flag of the table some time after its last rule has gone.
-class DroppedRuleTest : public LedgerLifecycleTest {};
-
-TEST_P(DroppedRuleTest, IsNoChangeWhenAVacuumFindsOut) {
-  prepare();
-  advance(Phase::backfill);
-  EXPECT_EQ(value("SELECT relhasrules FROM pg_class WHERE oid = 't'::regclass"), "t");
-  sql("VACUUM t");
-  EXPECT_EQ(value("SELECT relhasrules FROM pg_class WHERE oid = 't'::regclass"), "f");
-  advance(Phase::switched);
-}
-
-INSTANTIATE_TEST_SUITE_P(dependents_rule, DroppedRuleTest,
-                         ::testing::Values(LedgerCase{"Rule",
-                                                      "CREATE RULE r AS ON DELETE TO t DO ALSO NOTHING;"
-                                                      "DROP RULE r ON t"}),
-                         [](const auto& tested) { return tested.param.name; });
-
-// What cannot be made again is refused by the plan, not found out by the switch. `check` is the name told.
-class RefusedByThePlanTest : public LedgerLifecycleTest {};
-
-TEST_P(RefusedByThePlanTest, ByName) {
-  const auto& c = GetParam();
-  sql(kTable + c.ddl);
-  Migrator migrator({.dsn = dsn(), .redis = "", .operator_name = "ada", .host = "lovelace"});
-  migrator.init();
-  const auto report = migrator.plan(
-      {fmt::format("[migration]\nname = \"m\"\ntable = \"public.t\"\n[[column]]\nname = \"{0}\"\n"
-                   "type = \"{1}\"\nforward = \"{0}::{1}\"\nbackward = \"{0}::text\"\n",
-                   c.column, c.type)});
-  std::string told;
-  for (const auto& finding : report.refusals)
-    if (finding.id == "dependent_not_carried") told += finding.message + "\n";
-  EXPECT_NE(told.find(c.check), std::string::npos) << told;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    dependents_refused, RefusedByThePlanTest,
-    ::testing::Values(
-        LedgerCase{"DefaultOfAView",
-                   "CREATE VIEW v AS SELECT id, d FROM t; ALTER VIEW v ALTER d SET DEFAULT 'no number'",
-                   "integer", "d", "public.v"},
-        LedgerCase{"RuleOfAView",
-                   "CREATE TABLE log (d date); CREATE VIEW v AS SELECT id, d FROM t;"
-                   "CREATE RULE r AS ON INSERT TO v DO INSTEAD INSERT INTO log VALUES (NEW.d::date)",
-                   "integer", "d", "public.v"},
-        LedgerCase{"RuleThatUsesALaterView",
-                   "CREATE VIEW v AS SELECT id, d FROM t; CREATE VIEW w AS SELECT id, d FROM v;"
-                   "CREATE RULE r AS ON DELETE TO v DO INSTEAD DELETE FROM w WHERE id = OLD.id",
-                   "character varying(50)", "d", "rule r on view"}),
-    [](const auto& tested) { return tested.param.name; });
 
 // The copy on which definitions are tried brings a type of its name: it must not hide PostgreSQL's.
 class TableNamedLikeATypeTest : public DatabaseTest, public ::testing::WithParamInterface<std::string> {};
@@ -338,6 +56,12 @@ const std::vector<LedgerCase> kIndexes{
     {"ReplicaIdentity", "CREATE UNIQUE INDEX i ON t (b); ALTER TABLE t REPLICA IDENTITY USING INDEX i"},
     {"ClusteredIndex", "CREATE INDEX i ON t (b); ALTER TABLE t CLUSTER ON i"},
     {"NullsNotDistinct", "CREATE UNIQUE INDEX i ON t (b, n) NULLS NOT DISTINCT"},
+    {"IndexOfAPartitionedTable", "CREATE INDEX i ON t (b) WHERE e > 0; CREATE INDEX j ON t (e DESC, b)",
+     "bigint", "b", "", false, "",
+     "CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL, d text NOT NULL, e int NOT NULL, n int)"
+     " PARTITION BY RANGE (id); CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (100);"
+     "CREATE TABLE t_2 PARTITION OF t FOR VALUES FROM (100) TO (300);"
+     "INSERT INTO t SELECT g, g, 'd' || g, g, g FROM generate_series(1, 200) g;"},
 };
 INSTANTIATE_TEST_SUITE_P(dependents_indexes, LedgerLifecycleTest, ::testing::ValuesIn(kIndexes),
                          [](const auto& tested) { return tested.param.name; });
@@ -430,6 +154,14 @@ const std::vector<LedgerCase> kObjects{
     {"Rule",
      "CREATE TABLE log (b bigint);"
      "CREATE RULE r AS ON DELETE TO t DO ALSO INSERT INTO log VALUES (OLD.b)"},
+    {"OtherRowTrigger", kTriggerFunction +
+                            "CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f();"
+                            "CREATE TRIGGER h AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION f();"
+                            "COMMENT ON TRIGGER h ON t IS 'h'; ALTER TABLE t DISABLE TRIGGER h"},
+    {"FunctionWhoseTextNamesTheColumn",
+     "CREATE FUNCTION f() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT sum(b) FROM t); END';"
+     "COMMENT ON FUNCTION f() IS 'f'; REVOKE ALL ON FUNCTION f() FROM PUBLIC",
+     "bigint", "b", "SELECT public.f() = 20100"},
     {"RuleOfAnotherTable",
      "CREATE TABLE log (b bigint);"
      "CREATE RULE r AS ON INSERT TO log DO ALSO UPDATE t SET n = t.b WHERE t.id = NEW.b"},
@@ -516,7 +248,24 @@ const std::vector<LedgerCase> kViews{
 INSTANTIATE_TEST_SUITE_P(dependents_views, LedgerLifecycleTest, ::testing::ValuesIn(kViews),
                          [](const auto& tested) { return tested.param.name; });
 
+// A query of the column's default, and of its NOT NULL.
+std::string default_is(const std::string& given) {
+  return "SELECT count(*) = 1 FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum ="
+         " d.adnum WHERE a.attrelid = 't'::regclass AND a.attname IN ('b', 'd')"
+         " AND pg_get_expr(d.adbin, d.adrelid) ~ '" +
+         given + "'";
+}
+
 const std::vector<LedgerCase> kProperties{
+    {"NotNull", ""},
+    {"NotNullWhereTheExpressionMayGiveNull", kTextIsNumber, "numeric", "d", "", false, kThereAndBack},
+    {"Default", "ALTER TABLE t ALTER b SET DEFAULT 77", "bigint", "b", default_is("77")},
+    {"DefaultThroughTheExpression", kTextIsNumber + "ALTER TABLE t ALTER d SET DEFAULT '7.50'", "numeric",
+     "d", default_is("7.50"), false, kThereAndBack},
+    {"DefaultOfEachRow", "ALTER TABLE t ALTER b SET DEFAULT extract(epoch FROM now())", "bigint", "b",
+     default_is("now")},
+    {"DefaultFromASequenceOfItsOwn", "CREATE SEQUENCE s; ALTER TABLE t ALTER b SET DEFAULT nextval('s')",
+     "bigint", "b", default_is("nextval..s")},
     {"StatisticsTarget", "ALTER TABLE t ALTER b SET STATISTICS 10"},
     {"Options", "ALTER TABLE t ALTER b SET (n_distinct = 5, n_distinct_inherited = -0.5)"},
     {"Storage", "ALTER TABLE t ALTER d SET STORAGE MAIN", "character varying(50)", "d"},

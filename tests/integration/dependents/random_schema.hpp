@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace crossfade::test {
@@ -24,16 +25,25 @@ class Chance {
 };
 
 struct RandomObject {
+  // The word of its kind in the ledger; "refused" for what is never carried, "beside" for what is nobody's
+  // matter.
+  std::string what;
   std::string name;    // as SQL shows it; part of a finding about it
   std::string create;  // {type} stands for the type of the column
   std::string drop;
   std::string writable_view = {};  // in SQL: shows id, the column, d and e
   bool of_column = false;          // a property of the column, and found by its name
+  std::string other_name = {};     // of another object that comes with it
+  std::string finding = {};        // when it is found by this id only, being the table's matter
 };
 
 struct RandomColumn {
-  std::string old_type, new_type, collation_free_literal;
+  std::string old_type, new_type;
   bool number = true, key = false;
+  std::string forward = {}, backward = {};  // {c}: the column
+  // Of b, the old value as text: what the new one shows.
+  std::string shown = "b";
+  bool dirty = false;  // some rows have no new value
 };
 
 class RandomSchema {
@@ -57,15 +67,20 @@ class RandomSchema {
 
   static std::string q(const std::string& name);
   static std::string typed(std::string sql, const std::string& type);
+  static std::string replaced(std::string text, std::string_view mark, const std::string& with);
 
  private:
   std::string new_name();
   void add(RandomObject object) { objects_.push_back(std::move(object)); }
   void choose_indexes();
   void choose_constraints();
+  void choose_foreign_keys();
   void choose_views();
+  void choose_triggers();
   void choose_code();
+  void choose_policies_and_rules();
   void choose_properties();
+  void choose_what_is_refused();
   void choose_key_parts();
   std::string function() const { return q(beside_) + "." + q(function_); }
   std::string row_condition(const std::string& prefix = "");
@@ -75,7 +90,7 @@ class RandomSchema {
   std::vector<std::string> taken_;
   std::string schema_, beside_, table_, function_, column_, key_default_;
   RandomColumn kind_;
-  bool not_null_ = false;
+  bool not_null_ = false, follows_ = false;
   std::vector<RandomObject> objects_;
 };
 

@@ -78,6 +78,20 @@ TEST_F(NamesAndRolesTest, ANameThatIsAStatementIsNeverExecuted) {
   EXPECT_EQ(value("SELECT to_regclass('public.t')"), "t");
 }
 
+// What a finding names can be copied into a statement.
+TEST_F(NamesAndRolesTest, AFindingShowsAReservedWordAsSqlDoes) {
+  sql("CREATE TABLE t (id int PRIMARY KEY, \"order\" text COLLATE \"C\")");
+  Migrator migrator({.dsn = dsn(), .redis = "", .operator_name = "ada", .host = "lovelace"});
+  migrator.init();
+  const auto plan = migrator.plan(
+      {"[migration]\nname = \"m\"\ntable = \"public.t\"\n[[column]]\nname = '\"order\"'\ntype = \"integer\"\n"
+       "forward = '\"order\"::integer'\nbackward = '\"order\"::text'\n"});
+  ASSERT_EQ(plan.refusals.size(), 1U);
+  EXPECT_EQ(plan.refusals[0].object, "public.t.\"order\"");
+  EXPECT_NE(plan.refusals[0].message.find("column \"order\" reads column \"order\""), std::string::npos)
+      << plan.refusals[0].message;
+}
+
 TEST_F(NamesAndRolesTest, WritersWithNothingButGrantsOnTheTableNeverNoticeTheMigration) {
   auto s = integer_scenario();
   s.writer_dsn = writer_dsn();
