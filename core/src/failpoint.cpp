@@ -44,14 +44,14 @@ std::vector<Point> points;  // guarded by mutex
 constexpr auto kPlainNames = std::to_array<std::string_view>({
     "archive.chunk",     "archive.replay",    "catch_up.before",   "catch_up.opened",
     "chunk.after",       "chunk.before",      "chunk.bounded",     "compare.ended",
-    "compare.flushed",   "compare.range",     "dry_run.flushed",   "lease.acquired",
-    "leftover.dropped",  "leftover.dropping", "owed.counted",      "owed.dropped",
-    "owed.dropping",     "redrive.opened",    "redrive.opening",   "repair.after",
-    "replay.ended",      "rewrite.followed",  "rewrite.planned",   "settle.after",
-    "settle.before",     "split.after",       "split.before",      "start.before",
-    "start.registered",  "sweep.slice",       "twin.built",        "twin.intent",
-    "units.planned",     "way_back.prepared", "way_back.proof",    "way_back.unproved",
-    "window.opened",
+    "compare.flushed",   "compare.range",     "dry_run.flushed",   "forerunner.step",
+    "lease.acquired",    "leftover.dropped",  "leftover.dropping", "owed.counted",
+    "owed.dropped",      "owed.dropping",     "redrive.opened",    "redrive.opening",
+    "repair.after",      "replay.ended",      "rewrite.followed",  "rewrite.planned",
+    "settle.after",      "settle.before",     "split.after",       "split.before",
+    "start.before",      "start.registered",  "sweep.slice",       "twin.built",
+    "twin.intent",       "units.planned",     "way_back.prepared", "way_back.proof",
+    "way_back.unproved", "window.opened",
 });
 
 std::vector<std::string> registered_names() {

@@ -37,12 +37,10 @@ int public_attnum(SqlSession& session, const Migration& m) {
 }
 
 bool carries(SqlSession& session, const std::vector<Migration>& group, const ForeignKeyColumn& key) {
-  const auto removal =
-      fmt::format("ALTER TABLE {} DROP CONSTRAINT {};\n", key.name.sql(), quote_identifier(key.constraint));
   return std::ranges::any_of(group, [&](const Migration& m) {
     const auto beside = load_ledger(session, m.row.id);
     if (std::ranges::any_of(beside.carried, [&](const Dependent& entry) {
-          return entry.referring && entry.remove_sql == removal;
+          return entry.referring == key.table && entry.constraint == key.constraint;
         }))
       return true;
     if (m.row.table_oid != key.table || m.binding.column.name != key.column) return false;

@@ -5,6 +5,7 @@
 #include "crossfade/core/catalog.hpp"
 #include "crossfade/shadow/archive.hpp"
 #include "crossfade/shadow/collisions.hpp"
+#include "crossfade/shadow/forerunners.hpp"
 #include "crossfade/shadow/profile.hpp"
 #include "crossfade/shadow/statements.hpp"
 #include "crossfade/shadow/transform.hpp"
@@ -140,6 +141,7 @@ class Planner {
     work(Phase::compare, settling_statements(m, part.table, part.registration.ledger));
     work(Phase::compare, sweep_statements(m, part.table));
     work(Phase::compare, comparison_statements(m, part.table, CompareDirection::forward));
+    work(Phase::compare, forerunner_statements(env_.session, m, part.registration.ledger));
   }
 
   void add_switched() {
@@ -153,6 +155,7 @@ class Planner {
       add_collision_checks(Phase::switched, part, ComparedValue::old,
                            "only before a way back: rows whose old values collide under unique index ");
       work(Phase::switched, owed_statements(env_.session, m, part.table, part.registration.ledger));
+      work(Phase::switched, forerunner_statements(env_.session, m, part.registration.ledger));
       work(Phase::switched, comparison_statements(m, part.table, CompareDirection::backward));
       if (m.spec.archive == Archive::table) work(Phase::switched, archive_statements(m, part.table));
     }

@@ -319,6 +319,13 @@ std::string describe(const Dependent& dependent) {
                          dependent.name);
     case DependentKind::check:
     case DependentKind::foreign_key:
+      if (dependent.leafwise) {
+        return fmt::format(
+            "foreign key {} of a partitioned table{}: proved over the other column on each partition before "
+            "the switch, which takes that over",
+            dependent.name,
+            dependent.referring ? ", whose column has the new type already and stays as it is" : "");
+      }
       if (dependent.referring) {
         return fmt::format(
             "foreign key {}, whose column has the new type already and stays as it is: added again NOT VALID "

@@ -8,6 +8,7 @@
 #include "crossfade/phases/range_meter.hpp"
 #include "crossfade/shadow/archive.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
+#include "crossfade/shadow/forerunners.hpp"
 #include "crossfade/shadow/partition_set.hpp"
 #include "crossfade/shadow/rejects.hpp"
 #include "crossfade/shadow/rewrite.hpp"
@@ -45,11 +46,13 @@ void add_archive(SqlSession& session, const Migration& m, const QualifiedName& t
   if (bool_of(there[0])) report.archive = archive.display();
 }
 
-// What the switch took off the old column.
+// What the switch took off the old column, and what it has to be proved of again.
 void add_owed_indexes(SqlSession& session, const Migration& m, const QualifiedName& table,
                       StatusReport& report) {
   const TwinBuilder owed(m, table, load_ledger(session, m.row.id), BuildSet::owed);
   for (auto& missing : owed.missing(session)) report.rollback.does_first.push_back(std::move(missing));
+  for (auto& missing : missing_forerunners(session, m, load_ledger(session, m.row.id)))
+    report.rollback.does_first.push_back(std::move(missing));
 }
 
 // The check that a way back needs fails writes that are otherwise misfits, and an index that it needs those
@@ -57,8 +60,9 @@ void add_owed_indexes(SqlSession& session, const Migration& m, const QualifiedNa
 void add_begun_way_back(SqlSession& session, const Migration& m, const QualifiedName& table,
                         StatusReport& report) {
   if (report.request && report.request->alive) return;
-  if (!old_not_null_has_proof(session, m) &&
-      !owed_indexes_begun(session, m, table, load_ledger(session, m.row.id)))
+  const auto ledger = load_ledger(session, m.row.id);
+  if (!old_not_null_has_proof(session, m) && !owed_indexes_begun(session, m, table, ledger) &&
+      !forerunners_begun(session, m, ledger))
     return;
   report.warnings.push_back(
       fmt::format("a way back was begun and not ended: until then a write whose value the old column ({}) "

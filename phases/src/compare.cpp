@@ -4,9 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/state_store.hpp"
 #include "crossfade/shadow/dependents.hpp"
+#include "crossfade/shadow/forerunners.hpp"
 #include "crossfade/shadow/key_sql.hpp"
 #include "crossfade/shadow/rejects.hpp"
 #include "crossfade/shadow/twins.hpp"
@@ -53,12 +56,11 @@ StepResult CompareHandler::replay(PhaseEnv& env, const Migration& m, std::chrono
 // without it would not be what it was.
 StepResult CompareHandler::prepare_rollback(PhaseEnv& env, const Migration& m) {
   if (auto unsettled = settle_column(env, m, m.names.old_column, lock_)) return *unsettled;
-  return {StepResult::Kind::settled, {}, {}};
+  return drop_forerunners(env, m, lock_);
 }
 
 StepResult CompareHandler::step(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
-  const auto restored = prepare_rollback(env, m);
-  if (restored.kind != StepResult::Kind::settled) return restored;
+  if (auto unsettled = settle_column(env, m, m.names.old_column, lock_)) return *unsettled;
   // A switch back gives a constraint its spare index: both are built again for the next switch.
   if (const auto built = build_twins(env, m, lock_, refused_); built.kind != StepResult::Kind::settled)
     return built;
@@ -80,7 +82,18 @@ StepResult CompareHandler::resolve_and_compare(PhaseEnv& env, const Migration& m
   return run_comparison(env, m, CompareDirection::forward, slice, comparison_);
 }
 
+// Forerunners last, since they cost the application's writes, and only when nothing that a person must answer
+// is in the way; before the comparison is looked at, which may grow too old meanwhile.
 StepResult CompareHandler::refresh(PhaseEnv& env, const Migration& m, std::chrono::milliseconds slice) {
+  if (forerunner_blockers(env, m).empty()) return resolve_and_compare(env, m, slice);
+  if (!forerunners_begun(env.session, m, load_ledger(env.session, m.row.id))) {
+    const auto shut = unaccepted(exit_blockers(env, m), env.accepted);
+    const auto stays = [](const Blocker& b) {
+      return b.code != ErrorCode::not_ready && b.code != ErrorCode::old_snapshot;
+    };
+    if (std::ranges::any_of(shut, stays)) return resolve_and_compare(env, m, slice);
+  }
+  if (auto built = build_forerunners(env, m, lock_); built.kind != StepResult::Kind::settled) return built;
   return resolve_and_compare(env, m, slice);
 }
 
@@ -101,6 +114,7 @@ std::vector<Blocker> CompareHandler::exit_blockers(PhaseEnv& env, const Migratio
     blockers.push_back({ErrorCode::not_ready, missing, "", ""});
   for (auto& blocker : comparison_blockers(env, m, CompareDirection::forward))
     blockers.push_back(std::move(blocker));
+  for (auto& blocker : forerunner_blockers(env, m)) blockers.push_back(std::move(blocker));
   for (auto& blocker : reject_blockers(env, m)) blockers.push_back(std::move(blocker));
   for (auto& blocker : dependent_blockers(env, m)) blockers.push_back(std::move(blocker));
   for (auto& blocker : old_snapshot_blockers(env, m)) blockers.push_back(std::move(blocker));

@@ -6,6 +6,8 @@
 
 #include "crossfade/core/log.hpp"
 #include "crossfade/core/state_store.hpp"
+#include "crossfade/shadow/dependents.hpp"
+#include "crossfade/shadow/forerunners.hpp"
 #include "crossfade/shadow/twins.hpp"
 #include "crossfade/shadow/units.hpp"
 
@@ -86,7 +88,10 @@ Crossing DualWriteHandler::enter(PhaseEnv&, const Migration&) { return {}; }
 Crossing DualWriteHandler::leave_back(PhaseEnv& env, const Migration& m) {
   Crossing crossing;
   crossing.locks_table = true;
-  crossing.statements = drop_twins_sql(m, current_table(env.session, m), load_ledger(env.session, m.row.id));
+  const auto ledger = load_ledger(env.session, m.row.id);
+  // A way back from compare takes them away; before any twin of the group in any case, on which they stand.
+  crossing.parts.push_back({Stage::foreign_keys_off, drop_forerunners_sql(m, ledger)});
+  crossing.statements = drop_twins_sql(m, current_table(env.session, m), ledger);
   return crossing;
 }
 

@@ -168,6 +168,11 @@ StepResult build_twins(PhaseEnv& env, const Migration& migration, ShortLock& loc
 // Phase switched: one step towards what the way back owes; settled when all of it is valid, waiting with
 // rollback_refused when the old values of some rows do not go into it.
 StepResult build_owed(PhaseEnv& env, const Migration& migration, ShortLock& lock, RefusedBuild& refused);
+// Before a switch in either direction: a step towards the foreign keys of partitioned tables over the columns
+// that are to bear the names; settled when each leaf has its own, valid. And what undoes it.
+StepResult build_forerunners(PhaseEnv& env, const Migration& migration, ShortLock& lock);
+StepResult drop_forerunners(PhaseEnv& env, const Migration& migration, ShortLock& lock);
+std::vector<Blocker> forerunner_blockers(PhaseEnv& env, const Migration& migration);
 // Rows that would violate a carried check if the column `physical` bore the name. Reads the table.
 std::vector<Blocker> check_blockers(PhaseEnv& env, const Migration& migration, const std::string& physical);
 // What a switch left to do on `column` (NOT NULL and constraints, validated online); nullopt when nothing is.

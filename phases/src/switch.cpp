@@ -24,6 +24,7 @@
 #include "crossfade/shadow/capture.hpp"
 #include "crossfade/shadow/dependents.hpp"
 #include "crossfade/shadow/fingerprint.hpp"
+#include "crossfade/shadow/forerunners.hpp"
 #include "crossfade/shadow/rejects.hpp"
 #include "crossfade/shadow/twins.hpp"
 #include "plpgsql_readers.hpp"
@@ -79,6 +80,16 @@ void let_followers_go(Crossing& crossing, const Ledger& ledger) {
     crossing.parts.push_back(
         {entry.kind == DependentKind::foreign_key ? Stage::foreign_keys : Stage::follow, entry.create_sql});
   }
+}
+
+// The foreign keys of partitioned tables that are added under the lock find what their leaves have; without
+// it they would read them.
+void take_forerunners_over(PhaseEnv& env, const Migration& m, const Ledger& ledger, Crossing& crossing) {
+  const auto proof = forerunners_proof_sql(env.session, m, ledger);
+  if (proof.empty()) return;
+  crossing.recheck +=
+      raise_unless(proof, "a foreign key is not proved over the other column for every partition");
+  crossing.parts.push_back({Stage::foreign_keys_off, forerunners_become_sql(env.session, m, ledger)});
 }
 
 bool type_changes(const Migration& m) { return m.binding.column.old_type != m.binding.column.new_type; }
@@ -168,6 +179,7 @@ Crossing switch_crossing(PhaseEnv& env, const Migration& m, const DependentMarks
       "something that hangs on the column was added or changed");
   const auto probe = trigger_probe(env.session, m, table);
   crossing.parts.push_back({Stage::probe_before, probe.before});
+  take_forerunners_over(env, m, ledger, crossing);
   let_followers_go(crossing, ledger);
   const auto carried = carry_over_sql(after, table, ledger, not_null_check_valid);
   crossing.parts.insert(crossing.parts.end(),
@@ -217,6 +229,7 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
   }
   if (const auto owed = owed_indexes_proof_sql(m, table, ledger); !owed.empty())
     crossing.recheck += raise_unless(owed, "an index of the old column is not there any more");
+  take_forerunners_over(env, m, ledger, crossing);
   let_followers_go(crossing, ledger);
   const auto carried = carry_back_sql(after, table, ledger, proved);
   crossing.parts.insert(crossing.parts.end(),

@@ -1,12 +1,13 @@
 // What the way back from switched needs before the names move, brought into being online: NOT NULL of the old
-// column where a key stands on it, and the indexes that the switch took off it. Each can fail the
-// application's writes from its first step on, so nothing is begun for a way back that is refused anyway, and
-// what a refusal leaves is taken away again.
+// column where a key stands on it, the indexes that the switch took off it, and the forerunners of the
+// foreign keys of partitioned tables. Each can fail the application's writes from its first step on, so
+// nothing is begun for a way back that is refused anyway, and what a refusal leaves is taken away again.
 #include <algorithm>
 
 #include "crossfade/core/error.hpp"
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/shadow/dependents.hpp"
+#include "crossfade/shadow/forerunners.hpp"
 #include "crossfade/shadow/rejects.hpp"
 #include "crossfade/shadow/twins.hpp"
 #include "handlers.hpp"
@@ -24,10 +25,12 @@ StepResult SwitchedHandler::prepare_rollback(PhaseEnv& env, const Migration& m) 
   const auto ledger = load_ledger(env.session, m.row.id);
   const bool proves = needs_not_null(ledger) && !old_not_null_is_proved(env.session, m);
   const TwinBuilder owed(m, table, ledger, BuildSet::owed);
-  if (!proves && !refused_ && owed.missing(env.session).empty()) return {StepResult::Kind::settled, {}, {}};
+  const bool runs_ahead = !missing_forerunners(env.session, m, ledger).empty();
+  if (!proves && !runs_ahead && !refused_ && owed.missing(env.session).empty())
+    return {StepResult::Kind::settled, {}, {}};
   resolve_misfits(env.session, m, table);
-  const bool begun =
-      owed_indexes_begun(env.session, m, table, ledger) || old_not_null_has_proof(env.session, m);
+  const bool begun = owed_indexes_begun(env.session, m, table, ledger) ||
+                     old_not_null_has_proof(env.session, m) || forerunners_begun(env.session, m, ledger);
   // Nothing is prepared for a way back that is refused anyway.
   if (!begun && !refused_) {
     const auto shut = unaccepted(rollback_blockers(env, m), env.accepted);
@@ -36,6 +39,7 @@ StepResult SwitchedHandler::prepare_rollback(PhaseEnv& env, const Migration& m) 
   }
   // First what may be refused.
   if (auto built = build_owed(env, m, lock_, refused_); built.kind != StepResult::Kind::settled) return built;
+  if (auto ahead = build_forerunners(env, m, lock_); ahead.kind != StepResult::Kind::settled) return ahead;
   if (!proves) return {StepResult::Kind::settled, {}, {}};
   env.progress(-1, -1, "proving the old column NOT NULL");
   return with_short_lock(env, m, lock_, [&](std::chrono::milliseconds wait) {
@@ -55,6 +59,8 @@ StepResult SwitchedHandler::prepare_rollback(PhaseEnv& env, const Migration& m) 
 StepResult SwitchedHandler::abandon_rollback(PhaseEnv& env, const Migration& m) {
   const auto table = current_table(env.session, m);
   const auto ledger = load_ledger(env.session, m.row.id);
+  if (auto dropped = drop_forerunners(env, m, lock_); dropped.kind != StepResult::Kind::settled)
+    return dropped;
   const bool proof = old_not_null_has_proof(env.session, m);
   if (!proof && !owed_indexes_begun(env.session, m, table, ledger))
     return {StepResult::Kind::settled, {}, {}};

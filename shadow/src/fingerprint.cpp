@@ -9,6 +9,12 @@ namespace crossfade {
 
 namespace {
 
+// Of trigger t: it is not of a foreign key that runs ahead of the switch (forerunners.hpp), which comes while
+// the comparison holds. Such a one checks, or writes through the capture like everybody.
+constexpr const char* kNotOfForerunner = R"sql(NOT EXISTS (SELECT 1 FROM pg_catalog.pg_constraint k
+        WHERE k.oid = t.tgconstraint AND k.contype = 'f' AND k.conparentid = 0
+        AND k.conname::text ~ '_cftwin_[0-9a-f]{12}$'))sql";
+
 // Of each partition, at any depth: that it is one, and what of its own the capture rests on. A trigger of the
 // table has a clone on each. `partition` facts come first in the name, so that a partition that came or went
 // can be told from one that was changed (partition_set.cpp).
@@ -29,11 +35,12 @@ std::string partition_facts_sql(const Migration& m) {
     FROM {tree} p JOIN pg_catalog.pg_class c ON c.oid = p.relid
   UNION ALL SELECT 'trigger ' || t.tgname || ' of partition ' || p.relid::regclass::text,
       t.oid::text || ':' || t.xmin::text
-    FROM {tree} p JOIN pg_catalog.pg_trigger t ON t.tgrelid = p.relid AND (t.tgtype & 1) = 1
+    FROM {tree} p JOIN pg_catalog.pg_trigger t ON t.tgrelid = p.relid AND (t.tgtype & 1) = 1 AND {not_ahead}
   UNION ALL SELECT 'rule ' || w.rulename || ' of partition ' || p.relid::regclass::text,
       w.oid::text || ':' || w.xmin::text
     FROM {tree} p JOIN pg_catalog.pg_rewrite w ON w.ev_class = p.relid)sql",
-                     fmt::arg("tree", partition_tree_sql(fmt::format("{}::oid", m.row.table_oid.value))));
+                     fmt::arg("tree", partition_tree_sql(fmt::format("{}::oid", m.row.table_oid.value))),
+                     fmt::arg("not_ahead", kNotOfForerunner));
 }
 
 }  // namespace
@@ -67,7 +74,7 @@ reached AS (
       AND d.refclassid = 'pg_catalog.pg_proc'::regclass),
 facts AS (
   SELECT 'trigger ' || t.tgname AS what, t.oid::text || ':' || t.xmin::text AS mark
-    FROM pg_catalog.pg_trigger t WHERE t.tgrelid = {table} AND (t.tgtype & 1) = 1
+    FROM pg_catalog.pg_trigger t WHERE t.tgrelid = {table} AND (t.tgtype & 1) = 1 AND {not_ahead}
       -- Not what archives another column of the table: it writes nothing into it, and comes while this one is
       -- compared.
       AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_proc p
@@ -90,7 +97,8 @@ facts AS (
   UNION ALL {partitions})
 SELECT coalesce(jsonb_object_agg(what, mark), '{{}}') FROM facts))sql",
                      fmt::arg("ours", ours), fmt::arg("table", fmt::format("{}::oid", m.row.table_oid.value)),
-                     fmt::arg("numbers", numbers), fmt::arg("partitions", partition_facts_sql(m)),
+                     fmt::arg("numbers", numbers), fmt::arg("not_ahead", kNotOfForerunner),
+                     fmt::arg("partitions", partition_facts_sql(m)),
                      fmt::arg("shadow", quote_literal(m.binding.column.shadow_name)),
                      fmt::arg("retired", quote_literal(m.binding.column.retired_name)),
                      fmt::arg("name", quote_literal(m.binding.column.name)));

@@ -13,8 +13,9 @@ namespace {
 
 class GroupTest : public GroupRecoveryTest {
  protected:
-  void make_family(int rows) {
-    sql(family_sql(rows));
+  void make_family(int rows) { make_family(family_sql(rows)); }
+  void make_family(const std::string& tables) {
+    sql(tables);
     write_spec("public.p", "code");
     succeed({"init"});
     family_.emplace(dsn(), 2);
@@ -27,8 +28,9 @@ class GroupTest : public GroupRecoveryTest {
         value("SELECT count(DISTINCT h) FROM (SELECT string_agg(from_phase || to_phase, ' ' ORDER BY number)"
               " AS h FROM crossfade.transition GROUP BY migration_id) x"),
         value("SELECT least(count(*), 1) FROM crossfade.transition"));
-    EXPECT_EQ(value("SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND connamespace ="
-                    " 'public'::regnamespace"),
+    // One that runs ahead of the switch stands on partitions only.
+    EXPECT_EQ(value("SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0"
+                    " AND connamespace = 'public'::regnamespace AND conname !~ '_cftwin_'"),
               "4");
     const bool switched = phase == Phase::switched || phase == Phase::dropped;
     EXPECT_EQ(
@@ -60,6 +62,47 @@ TEST_F(GroupTest, KilledAroundTheSwitchInBothDirectionsItIsTogether) {
   done(next(Phase::switched));
   kill_on_the_way(Phase::switched, Phase::dropped, next(Phase::dropped));
   family_->stop();
+}
+
+// The same with partitioned children, whose foreign keys run ahead of each switch.
+TEST_F(GroupTest, WithPartitionedChildrenKilledAroundTheSwitchItIsTogether) {
+  make_family(partitioned_family_sql(200));
+  done({"start", spec_path()});
+  done(next(Phase::compare));
+  const std::string ahead =
+      "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conname ~ '_cftwin_' AND conparentid = 0";
+  // Four parts of c1, two of c2 and of g: a step for each to add it, and one to validate it.
+  for (const int step : {1, 2, 13}) {
+    dies(next(Phase::switched), fmt::format("forerunner.step=abort@{}", step));
+    expect_together(Phase::compare);
+  }
+  EXPECT_EQ(value(ahead), "8");
+  EXPECT_EQ(value(ahead + " AND convalidated"), "8");
+  // Half of a way back to the twins' phase: they go, whoever began it.
+  dies(back(Phase::dual_write), "compare_to_dual_write.before=abort");
+  EXPECT_EQ(value(ahead), "0");
+  dies(next(Phase::switched), "compare_to_switched.before=abort");
+  const auto oids = [&](const std::string& condition) {
+    return value(
+        "SELECT string_agg(k.oid::text, ',' ORDER BY k.oid) FROM pg_constraint k JOIN pg_class c"
+        " ON c.oid = k.conrelid AND c.relkind = 'r' WHERE k.contype = 'f' AND " +
+        condition);
+  };
+  const auto standing = oids("k.conname ~ '_cftwin_'");
+  kill_on_the_way(Phase::compare, Phase::switched, next(Phase::switched));
+  EXPECT_EQ(oids("k.conparentid <> 0"), standing) << "the constraints were not taken over";
+  EXPECT_EQ(value(ahead), "0");
+  // Given up, a way back leaves none of what it made.
+  dies(back(Phase::compare), "forerunner.step=abort@3");
+  expect_together(Phase::switched);
+  EXPECT_EQ(value(ahead), "2");
+  done(next(Phase::switched));
+  EXPECT_EQ(value(ahead), "0");
+  kill_on_the_way(Phase::switched, Phase::compare, back(Phase::compare));
+  EXPECT_EQ(value(ahead), "0");
+  done(next(Phase::dropped));
+  family_->stop();
+  EXPECT_EQ(value("SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND NOT convalidated"), "0");
 }
 
 // Between two members, and between the members and the leader.

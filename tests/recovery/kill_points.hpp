@@ -45,6 +45,8 @@ inline const std::vector<std::string> kInArchive{"archive.chunk", "archive.repla
 inline const std::vector<std::string> kInRepair{"repair.after"};
 // At which WorkersTest and RedriveTest kill.
 inline const std::vector<std::string> kInSplit{"split.before", "split.after"};
+// At which GroupTest kills.
+inline const std::vector<std::string> kAtForerunners{"forerunner.step"};
 inline const std::vector<std::string> kInRedrive{"redrive.opening", "redrive.opened"};
 
 }  // namespace crossfade::test

@@ -288,7 +288,7 @@ TEST_F(KillTest, EveryFailpointOfTheProgramIsAmongThem) {
   for (const auto* points :
        {&kAtStart, &kInEveryPhase, &kInDryRun, &kInChunk, &kInBackfill, &kInWindow, &kAfterARewrite,
         &kAtLeftovers, &kInDualWrite, &kInCompare, &kInSwitched, &kInWayBack, &kInGivingUp, &kAtLeftoverIndex,
-        &kInArchive, &kInRepair, &kInSplit, &kInRedrive}) {
+        &kInArchive, &kInRepair, &kInSplit, &kInRedrive, &kAtForerunners}) {
     killed_at.insert(points->begin(), points->end());
   }
   for (const auto* way : {&kThere, &kBack}) {

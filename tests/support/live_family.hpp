@@ -16,12 +16,23 @@ namespace crossfade::test {
 // The tables, as their owner: parent p (code), children c1, c2 (composite, deferred) and c3, and g, which
 // refers to c3. `rows` parents, each with children.
 std::string family_sql(int rows);
+// The same family, in which c1, c2 and g are partitioned, c1 in two levels, and a part of c2 has its columns
+// in another order and the constraint under another name; that of g is deferrable.
+std::string partitioned_family_sql(int rows);
+// What the two shapes of the family have in common, beside the parts.
+inline const std::vector<std::string> kFamily{"p", "c1", "c2", "c3", "g"};
 
 // What a writer sends, a message each; rows with numbers from `id` on, of which it has `kFamilyIds` for each
 // turn, are its own.
 using FamilyTurn = std::function<std::vector<std::string>(int id, int turn)>;
 inline constexpr int kFamilyIds = 10;
 std::vector<std::string> family_turn(int id, int turn);
+
+// Each message does the same to the tables of public and to those of the schema `twin`, which nothing else
+// touches.
+FamilyTurn doubled(FamilyTurn turn, const std::string& twin);
+// Of one snapshot: what a table of the family holds and its twin does not, or the other way round.
+std::vector<std::string> apart(const std::string& dsn, const std::string& twin);
 
 class LiveFamily {
  public:

@@ -1,8 +1,11 @@
 // CHECK and FOREIGN KEY. Both are followers that come back NOT VALID in the switch, where nothing is read,
-// and are validated online after it. Earlier they would be able to fail a write that the old column takes.
+// and are validated online after it. Earlier they would be able to fail a write that the old column takes. A
+// foreign key of a partitioned table cannot be NOT VALID: it comes back valid, of what its leaves have by
+// then (forerunners.hpp).
 #include <fmt/format.h>
 
 #include "crossfade/core/error.hpp"
+#include "leafwise_key.hpp"
 #include "reading.hpp"
 
 namespace crossfade {
@@ -31,6 +34,43 @@ Dependent& carry(Reading& reading, DependentKind kind, const SqlResult::Row& row
                      comment_sql(fmt::format("CONSTRAINT {} ON {}", quote_identifier(name), table), row[4]);
   entry.validated = bool_of(row[3]);
   return entry;
+}
+
+// $1 constraint. Foreign tables have no foreign keys.
+constexpr const char* kLeafwise = R"sql(
+SELECT t.relkind = 'p', k.conrelid, n.nspname, t.relname, c.relkind = 'p',
+  (SELECT string_agg(DISTINCT quote_ident(pg_get_userbyid(l.relowner)), ', ')
+   FROM {} p JOIN pg_class l ON l.oid = p.relid WHERE NOT pg_has_role(l.relowner, 'USAGE'))
+FROM pg_constraint k JOIN pg_class t ON t.oid = k.conrelid JOIN pg_namespace n ON n.oid = t.relnamespace
+JOIN pg_class c ON c.oid = k.confrelid WHERE k.oid = $1::oid)sql";
+
+// Why a foreign key of a partitioned table cannot have forerunners; empty when it can, or needs none.
+std::string not_leafwise(const SqlResult::Row& facts, const SqlResult::Row& constraint) {
+  if (!bool_of(facts[0])) return {};
+  if (bool_of(facts[4])) return "a partitioned table refers to a partitioned one";
+  if (!bool_of(constraint[3])) return "the table is partitioned, and it is NOT VALID";
+  if (facts[5]) return "partitions belong to " + *facts[5];
+  return {};
+}
+
+// Turns the entry of a foreign key into one of a partitioned table.
+void make_leafwise(const SqlResult::Row& facts, const SqlResult::Row& constraint, Dependent& entry) {
+  LeafwiseKey key;
+  key.oid = Oid{static_cast<std::uint32_t>(int_of(facts[1]))};
+  key.table = {text_of(facts[2]), text_of(facts[3])};
+  key.constraint = text_of(constraint[1]);
+  key.definition = text_of(constraint[2]);
+  key.comment = constraint[4];
+  entry.leafwise = true;
+  entry.validated = false;
+  entry.remove_sql = remove_leafwise_sql(key);
+  entry.create_sql = create_leafwise_sql(key);
+}
+
+SqlResult::Row leafwise_facts(Reading& reading, const Reference& reference) {
+  return reading.session
+      .exec(fmt::format(kLeafwise, partition_tree_sql("k.conrelid")), {std::to_string(reference.oid)})
+      .one("foreign key");
 }
 
 void take_check(Reading& reading, const Reference& reference, const SqlResult::Row& row) {
@@ -78,13 +118,16 @@ void take_foreign_key(Reading& reading, const Reference& reference, const SqlRes
                   "ALTER TABLE {2} ADD FOREIGN KEY ({3}) REFERENCES pg_temp.cf_partner ({1})",
                   partner, text_of(far[1]), clone.sql(), text_of(far[2])));
   if (objection) return reading.refuse(reference, *objection);
+  const auto leafwise = leafwise_facts(reading, reference);
+  if (const auto why = not_leafwise(leafwise, row); !why.empty()) return reading.refuse(reference, why);
   auto& entry = carry(reading, DependentKind::foreign_key, row, reading.table.name.sql(), text_of(row[1]));
+  if (bool_of(leafwise[0])) make_leafwise(leafwise, row, entry);
   if (!bool_of(far[5])) entry.locks = {partner};
 }
 
 // $1 constraint, $2 table that is referred to, $3 column.
 constexpr const char* kReferring = R"sql(
-SELECT format_type(a.atttypid, a.atttypmod), n.nspname, c.relname, c.relkind = 'r',
+SELECT format_type(a.atttypid, a.atttypmod), n.nspname, c.relname, c.relkind IN ('r', 'p'),
   pg_has_role(c.relowner, 'USAGE'), pg_get_userbyid(c.relowner), quote_ident(current_user),
   k.conrelid = $2::oid, k.conparentid <> 0, c.oid
 FROM pg_constraint k CROSS JOIN generate_subscripts(k.confkey, 1) p
@@ -122,7 +165,10 @@ void take_referring_key(Reading& reading, const Reference& reference, const SqlR
                      text_of(from[6]))});
     return;
   }
+  const auto leafwise = leafwise_facts(reading, reference);
+  if (const auto why = not_leafwise(leafwise, row); !why.empty()) return reading.refuse(reference, why);
   auto& entry = carry(reading, DependentKind::foreign_key, row, table.sql(), reference.identity);
+  if (bool_of(leafwise[0])) make_leafwise(leafwise, row, entry);
   entry.referring = Oid{static_cast<std::uint32_t>(int_of(from[9]))};
   entry.constraint = text_of(row[1]);
   if (!bool_of(from[7])) entry.locks = {table.sql()};
@@ -148,7 +194,8 @@ void take_constraint(Reading& reading, const Reference& reference) {
         "Let it follow: follow_foreign_keys = true in [switch]; or drop it before the migration and add it "
         "again after it.");
   }
-  if (reading.table.kind == "p" && type != "c") return reading.refuse(reference, "the table is partitioned");
+  if (reading.table.kind == "p" && type != "c" && type != "f")
+    return reading.refuse(reference, "the table is partitioned");
   if (type == "p" || type == "u") return take_index_constraint(reading, reference);
   if (type == "c") return take_check(reading, reference, row);
   if (type == "f") return take_foreign_key(reading, reference, row);

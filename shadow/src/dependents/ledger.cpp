@@ -181,7 +181,8 @@ json to_json(const Dependent& entry) {
       {"holds", entry.holds},
       {"locks", entry.locks},
       {"referring",
-       entry.referring ? json{{"table", entry.referring->value}, {"constraint", entry.constraint}} : json()}};
+       entry.referring ? json{{"table", entry.referring->value}, {"constraint", entry.constraint}} : json()},
+      {"leafwise", entry.leafwise}};
 }
 
 Dependent from_json(const std::string& kind, std::string name, const json& detail) {
@@ -219,6 +220,7 @@ Dependent from_json(const std::string& kind, std::string name, const json& detai
     entry.referring = Oid{referring.at("table").get<std::uint32_t>()};
     entry.constraint = referring.at("constraint");
   }
+  entry.leafwise = detail.value("leafwise", false);
   return entry;
 }
 

@@ -76,6 +76,8 @@ kinds AS (
   FROM named n
   WHERE NOT coalesce(n.tgisinternal, false)
     AND NOT EXISTS (SELECT 1 FROM unnest($3::text[]) s WHERE right(n.name, length(s)) = s)
+    -- Of another migration of the group (forerunners.hpp).
+    AND NOT coalesce(n.contype = 'f' AND n.name ~ '_cftwin_[0-9a-f]{12}$', false)
     AND NOT (n.classid = 'pg_class'::regclass AND n.objsubid = 0 AND EXISTS (
       SELECT 1 FROM pg_constraint k WHERE k.conindid = n.objid AND k.contype IN ('p', 'u', 'x'))))
 SELECT DISTINCT k.kind, k.objid,

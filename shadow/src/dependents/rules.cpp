@@ -78,7 +78,13 @@ const std::vector<DependentRule>& dependent_rules() {
        "trade names; refused when a part has options, a tablespace or a comment of its own, or when the "
        "switch would have to drop it because it could refuse what the new column takes",
        "dual_write", "ACCESS EXCLUSIVE on each part", "dependent_not_carried"},
-      {"of a partitioned table: UNIQUE, PRIMARY KEY, foreign key, sequence, extended statistics, trigger "
+      {"foreign key of a partitioned table, or that refers to the column from one", "carried",
+       "before the switch each partition gets the same constraint over the other column, NOT VALID and then "
+       "validated online; the switch adds it to the table, which takes those over and reads no row; refused "
+       "where it refers to a partitioned table",
+       "compare", "ACCESS EXCLUSIVE on each partition with the referenced table, in short attempts",
+       "dependent_not_carried"},
+      {"of a partitioned table: UNIQUE, PRIMARY KEY, sequence, extended statistics, trigger "
        "with the "
        "column, publication",
        "refused", "not yet", "", "", "dependent_not_carried"},

@@ -85,8 +85,6 @@ class ForeignKeysTest : public DatabaseTest {
   std::optional<Migrator> migrator_;
 };
 
-const std::vector<std::string> kFamily{"p", "c1", "c2", "c3", "g"};
-
 TEST_F(ForeignKeysTest, TheFamilyMovesThereAndBackUnderItsApplication) {
   sql(family_sql(300));
   const auto before = lines(kFamily);
@@ -356,13 +354,6 @@ TEST_F(ForeignKeysRefusedTest, AChildThatBelongsToAnotherRole) {
 TEST_F(ForeignKeysRefusedTest, AChildWithoutAKey) {
   sql("CREATE TABLE p (id int PRIMARY KEY, code int UNIQUE); CREATE TABLE c (code int REFERENCES p (code))");
   expect_refused("no_usable_key", "public.c");
-}
-
-TEST_F(ForeignKeysRefusedTest, APartitionedChild) {
-  sql("CREATE TABLE p (id int PRIMARY KEY, code int UNIQUE); CREATE TABLE c (id int PRIMARY KEY, code int"
-      " REFERENCES p (code)) PARTITION BY RANGE (id); CREATE TABLE c1 PARTITION OF c FOR VALUES FROM (0) TO "
-      "(9)");
-  expect_refused("dependent_not_carried", "public.c");
 }
 
 TEST_F(ForeignKeysRefusedTest, AKeyThatIncludesTheColumnAndIsReferredToWithoutIt) {

@@ -120,6 +120,36 @@ TEST_F(PartitionsTest, TheWholeLifeAndEveryWayBackUnderLiveWriters) {
   }
 }
 
+// The column refers to another table, which is not migrated.
+TEST_F(PartitionsTest, AForeignKeyOfTheColumnUnderLiveWriters) {
+  auto s = partitioned_scenario();
+  s.setup =
+      "CREATE TABLE q (id bigint PRIMARY KEY); INSERT INTO q SELECT g FROM generate_series(1, 50) g;"
+      "INSERT INTO q SELECT g FROM generate_series(3000000001, 3000000050) g;"
+      "CREATE TABLE t (p int, id int, b int DEFAULT 1, n int NOT NULL DEFAULT 0, PRIMARY KEY (p, id),"
+      " CONSTRAINT far FOREIGN KEY (b) REFERENCES q ON UPDATE CASCADE DEFERRABLE) PARTITION BY RANGE (p);"
+      "CREATE TABLE t_low PARTITION OF t FOR VALUES FROM (0) TO (10);"
+      "CREATE TABLE t_mid PARTITION OF t FOR VALUES FROM (10) TO (20) PARTITION BY HASH (id);"
+      "CREATE TABLE t_mid_0 PARTITION OF t_mid FOR VALUES WITH (MODULUS 2, REMAINDER 0);"
+      "CREATE TABLE t_mid_1 PARTITION OF t_mid FOR VALUES WITH (MODULUS 2, REMAINDER 1);"
+      "CREATE TABLE t_other PARTITION OF t DEFAULT;"
+      "COMMENT ON CONSTRAINT far ON t IS 'to q'; COMMENT ON CONSTRAINT far ON t_low IS 'of one part';"
+      "INSERT INTO t (p, id, b) SELECT g * 7 % 40, g, 1 + g % 50 FROM generate_series(0, 1499) g";
+  s.live.value = [](Random& random, Values values) {
+    const auto number = std::uniform_int_distribution<std::int64_t>(1, 50)(random);
+    const bool wide = values == Values::wide && number % 2 == 0;
+    return std::to_string(wide ? 3000000000 + number : number);
+  };
+  Lifecycle life(dsn(), s);
+  const auto before = catalog();
+  life.walk_there_and_back();
+  EXPECT_EQ(catalog(), before);
+  life.finish();
+  EXPECT_EQ(value("SELECT string_agg(DISTINCT conname || convalidated, ' ') FROM pg_constraint"
+                  " WHERE contype = 'f' AND confrelid = 'q'::regclass"),
+            "fartrue");
+}
+
 // The UPDATE trigger fires where the row was, the INSERT trigger where it goes, which must not take the two
 // sides for what a statement by position gave.
 TEST_F(PartitionsTest, ARowThatMovesAfterTheSwitchKeepsBothSides) {

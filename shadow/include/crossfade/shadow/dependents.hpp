@@ -77,6 +77,8 @@ struct Dependent {
   // stays as it is and has no ledger of its own: the table that refers, and the constraint's bare name.
   std::optional<Oid> referring;
   std::string constraint;
+  // foreign_key of a partitioned table: each leaf has a forerunner of it before the switch (forerunners.hpp).
+  bool leafwise = false;
   bool operator==(const Dependent&) const = default;
 };
 
