@@ -309,6 +309,13 @@ std::string describe(const Dependent& dependent) {
     case DependentKind::unique_constraint:
       if (!dependent.carried_by.empty())
         return stands_on_both(dependent.constraint_kind + " constraint", dependent);
+      if (dependent.leafwise) {
+        return fmt::format(
+            "{} constraint {}: an index on each partition is built CONCURRENTLY and becomes its constraint "
+            "at "
+            "the switch, and all of them the table's; the old column's are built again before a way back",
+            dependent.constraint_kind, dependent.name);
+      }
       return fmt::format(
           "{} constraint {}: a twin of its index is built CONCURRENTLY and becomes the constraint at "
           "the switch; a spare on the old column waits for the way back",

@@ -162,7 +162,8 @@ DependentMarks read_dependent_marks(SqlSession& session, const Migration& m) {
 Crossing switch_crossing(PhaseEnv& env, const Migration& m, const DependentMarks& marks,
                          bool not_null_check_valid) {
   const auto table = current_table(env.session, m);
-  const auto ledger = load_ledger(env.session, m.row.id);
+  auto ledger = load_ledger(env.session, m.row.id);
+  find_leaf_indexes(env.session, m, BuildSet::twins, ledger);
   const auto after = in_phase(m, Phase::switched);
   const auto& column = m.binding.column;
   Crossing crossing;
@@ -209,7 +210,8 @@ Crossing switch_crossing(PhaseEnv& env, const Migration& m, const DependentMarks
 
 Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
   const auto table = current_table(env.session, m);
-  const auto ledger = load_ledger(env.session, m.row.id);
+  auto ledger = load_ledger(env.session, m.row.id);
+  find_leaf_indexes(env.session, m, BuildSet::owed, ledger);
   const auto after = in_phase(m, Phase::compare);
   const auto& column = m.binding.column;
   Crossing crossing;
@@ -227,7 +229,7 @@ Crossing SwitchedHandler::leave_back(PhaseEnv& env, const Migration& m) {
     crossing.recheck +=
         raise_unless(old_not_null_proof_sql(m), "the old column is not proved NOT NULL any more");
   }
-  if (const auto owed = owed_indexes_proof_sql(m, table, ledger); !owed.empty())
+  if (const auto owed = owed_indexes_proof_sql(env.session, m, table, ledger); !owed.empty())
     crossing.recheck += raise_unless(owed, "an index of the old column is not there any more");
   take_forerunners_over(env, m, ledger, crossing);
   let_followers_go(crossing, ledger);

@@ -114,7 +114,7 @@ std::vector<Forerunner> forerunners_of(SqlSession& session, const Migration& m, 
   std::vector<Forerunner> all;
   std::optional<Successors> successors;
   for (const auto& entry : ledger.carried) {
-    if (!entry.leafwise) continue;
+    if (!entry.leafwise || entry.kind != DependentKind::foreign_key) continue;
     Forerunner f;
     f.constraint = entry.referring ? entry.constraint : entry.name;
     f.name = m.generated.twin(f.constraint);
@@ -194,7 +194,8 @@ ORDER BY k.conrelid, k.conname)sql";
 std::vector<std::optional<std::string>> names_of(const Migration& m, const Ledger& ledger) {
   std::set<std::string> names;
   for (const auto& entry : ledger.carried) {
-    if (entry.leafwise) names.insert(m.generated.twin(entry.referring ? entry.constraint : entry.name));
+    if (entry.leafwise && entry.kind == DependentKind::foreign_key)
+      names.insert(m.generated.twin(entry.referring ? entry.constraint : entry.name));
   }
   return {names.begin(), names.end()};
 }

@@ -27,7 +27,7 @@ std::vector<IndexBuild> builds_of(const Migration& m, const QualifiedName& table
   const auto add = [&](const Dependent& entry, IndexBuild::Role role, const std::string& name,
                        const std::string& definition, const std::string& predicate) {
     builds.push_back({&entry, role, m.row.table_oid, table, name, definition, predicate,
-                      m.binding.key.partitioned && role == IndexBuild::Role::twin});
+                      m.binding.key.partitioned && role == IndexBuild::Role::twin && !entry.leafwise});
   };
   for (const auto& entry : ledger.carried) {
     if (!is_own_twin(entry)) continue;
@@ -51,7 +51,8 @@ std::vector<IndexBuild> builds_of(const Migration& m, const QualifiedName& table
 }
 
 std::string in_words(const IndexBuild& build) {
-  const auto name = display_identifier(build.entry->name);
+  auto name = display_identifier(build.entry->name);
+  if (build.entry->leafwise) name += " on " + build.table.display();
   const bool constraint = build.entry->kind == DependentKind::unique_constraint;
   switch (build.role) {
     case IndexBuild::Role::twin:

@@ -29,6 +29,9 @@ struct IndexBuild {
 };
 std::vector<IndexBuild> builds_of(const Migration& migration, const QualifiedName& table,
                                   const Ledger& ledger, BuildSet set);
+// The same, with those of each leaf for a unique constraint of a partitioned table.
+std::vector<IndexBuild> all_builds_of(SqlSession& session, const Migration& migration,
+                                      const QualifiedName& table, const Ledger& ledger, BuildSet set);
 std::string in_words(const IndexBuild& build);
 
 enum class BuildState { absent, broken, valid };

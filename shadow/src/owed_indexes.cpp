@@ -28,25 +28,27 @@ std::string drop_all_sql(const std::vector<IndexBuild>& builds) {
 
 bool owed_indexes_begun(SqlSession& session, const Migration& m, const QualifiedName& table,
                         const Ledger& ledger) {
-  return std::ranges::any_of(builds_of(m, table, ledger, BuildSet::owed), [&](const IndexBuild& build) {
-    return state_of(session, build) != BuildState::absent;
-  });
+  return std::ranges::any_of(
+      all_builds_of(session, m, table, ledger, BuildSet::owed),
+      [&](const IndexBuild& build) { return state_of(session, build) != BuildState::absent; });
 }
 
-std::string owed_indexes_proof_sql(const Migration& m, const QualifiedName& table, const Ledger& ledger) {
+// That no partition came since is told by the fingerprint.
+std::string owed_indexes_proof_sql(SqlSession& session, const Migration& m, const QualifiedName& table,
+                                   const Ledger& ledger) {
   std::string sql;
-  for (const auto& build : builds_of(m, table, ledger, BuildSet::owed)) {
+  for (const auto& build : all_builds_of(session, m, table, ledger, BuildSet::owed)) {
     sql += fmt::format(
         "{}EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indexrelid = pg_catalog.to_regclass({})"
         " AND i.indrelid = {}::oid AND i.indisvalid)",
-        sql.empty() ? "" : " AND ", quote_literal(build.index().sql()), m.row.table_oid.value);
+        sql.empty() ? "" : " AND ", quote_literal(build.index().sql()), build.relation.value);
   }
   return sql;
 }
 
 void drop_owed_indexes(SqlSession& session, const Migration& m, const QualifiedName& table,
                        const Ledger& ledger, std::chrono::milliseconds lock_timeout) {
-  auto builds = builds_of(m, table, ledger, BuildSet::owed);
+  auto builds = all_builds_of(session, m, table, ledger, BuildSet::owed);
   std::erase_if(builds, [&](const IndexBuild& b) { return state_of(session, b) == BuildState::absent; });
   failpoint::hit("owed.dropping");
   run_fenced(session, m, table, "ACCESS EXCLUSIVE", TokenFence::held, lock_timeout, drop_all_sql(builds));
@@ -56,13 +58,14 @@ void drop_owed_indexes(SqlSession& session, const Migration& m, const QualifiedN
 std::vector<Statement> owed_statements(SqlSession& session, const Migration& m, const QualifiedName& table,
                                        const Ledger& ledger) {
   std::vector<Statement> list;
-  for (const auto& build : builds_of(m, table, ledger, BuildSet::owed)) {
+  for (const auto& build : all_builds_of(session, m, table, ledger, BuildSet::owed)) {
     list.push_back({"only before a way back: " + in_words(build) +
                         "; from then on a write fails whose old value it refuses",
-                    create_build_sql(session, build), "SHARE UPDATE EXCLUSIVE on " + table.display(),
+                    create_build_sql(session, build), "SHARE UPDATE EXCLUSIVE on " + build.table.display(),
                     Blocks::nothing, true});
     list.push_back({"only if that way back is given up, or the builder died", drop_all_sql({build}),
-                    "ACCESS EXCLUSIVE on " + table.display() + ", in short attempts", Blocks::table, true});
+                    "ACCESS EXCLUSIVE on " + build.table.display() + ", in short attempts", Blocks::table,
+                    true});
   }
   return list;
 }

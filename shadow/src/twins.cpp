@@ -66,7 +66,7 @@ bool TwinBuilder::step(SqlSession& session, std::chrono::milliseconds lock_timeo
 }
 
 bool TwinBuilder::one_step(SqlSession& session, std::chrono::milliseconds lock_timeout) {
-  for (const auto& build : builds_of(migration_, table_, ledger_, set_)) {
+  for (const auto& build : all_builds_of(session, migration_, table_, ledger_, set_)) {
     switch (state_of(session, build)) {
       case BuildState::absent:
         if (!is_being_built(session, build)) build_one(session, migration_, build, lock_timeout);
@@ -98,7 +98,7 @@ bool TwinBuilder::one_step(SqlSession& session, std::chrono::milliseconds lock_t
 }
 
 bool TwinBuilder::builds_next(SqlSession& session) const {
-  for (const auto& build : builds_of(migration_, table_, ledger_, set_)) {
+  for (const auto& build : all_builds_of(session, migration_, table_, ledger_, set_)) {
     const auto state = state_of(session, build);
     if (state == BuildState::valid) continue;
     if (build.only) return state == BuildState::broken && next_part_is_built(session, migration_, build);
@@ -109,7 +109,7 @@ bool TwinBuilder::builds_next(SqlSession& session) const {
 
 std::vector<std::string> TwinBuilder::missing(SqlSession& session) const {
   std::vector<std::string> words;
-  for (const auto& build : builds_of(migration_, table_, ledger_, set_)) {
+  for (const auto& build : all_builds_of(session, migration_, table_, ledger_, set_)) {
     switch (state_of(session, build)) {
       case BuildState::absent:
         words.push_back(in_words(build) + " is not built yet");
@@ -199,17 +199,18 @@ std::vector<Statement> twin_statements(SqlSession& session, const Migration& m, 
   const auto self = "SHARE UPDATE EXCLUSIVE on " + table.display();
   const auto exclusive = "ACCESS EXCLUSIVE on " + table.display() + ", in short attempts";
   std::vector<Statement> list;
-  for (const auto& build : builds_of(m, table, ledger, BuildSet::twins)) {
+  for (const auto& build : all_builds_of(session, m, table, ledger, BuildSet::twins)) {
     const bool statistics = build.entry->kind == DependentKind::statistics;
     if (build.only) {
       for (auto& statement : part_statements(session, m, build)) list.push_back(std::move(statement));
       continue;
     }
-    list.push_back({in_words(build), create_build_sql(session, build), self, Blocks::nothing, true});
+    const auto& on = build.table;
+    list.push_back({in_words(build), create_build_sql(session, build),
+                    "SHARE UPDATE EXCLUSIVE on " + on.display(), Blocks::nothing, true});
     if (statistics) continue;
-    list.push_back({"only if its builder died",
-                    lock_against_builders_sql(table) + ";\n" + drop_build_sql(build), exclusive,
-                    Blocks::table, true});
+    list.push_back({"only if its builder died", lock_against_builders_sql(on) + ";\n" + drop_build_sql(build),
+                    "ACCESS EXCLUSIVE on " + on.display() + ", in short attempts", Blocks::table, true});
   }
   if (proves_not_null(m.binding.column)) {
     list.push_back({"NOT NULL of the new column, for rows written from now on", add_check_sql(m, table),

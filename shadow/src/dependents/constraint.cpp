@@ -183,6 +183,8 @@ void take_constraint(Reading& reading, const Reference& reference) {
   const auto& row = found.one("constraint");
   const auto type = text_of(row[0]);
   const bool follows = reading.column.follows_foreign_keys && type == "f", own = bool_of(row[7]);
+  if (reference.from_elsewhere && follows && reading.table.kind == "p")
+    return reading.refuse(reference, "it refers to a partitioned table");
   if (reference.from_elsewhere && follows && !own) return take_referring_key(reading, reference, row);
   if (!bool_of(row[6])) return reading.refuse(reference, "it is inherited");
   // One that refers to the column by others of the same table, and from it to others, is its own.
@@ -194,8 +196,6 @@ void take_constraint(Reading& reading, const Reference& reference) {
         "Let it follow: follow_foreign_keys = true in [switch]; or drop it before the migration and add it "
         "again after it.");
   }
-  if (reading.table.kind == "p" && type != "c" && type != "f")
-    return reading.refuse(reference, "the table is partitioned");
   if (type == "p" || type == "u") return take_index_constraint(reading, reference);
   if (type == "c") return take_check(reading, reference, row);
   if (type == "f") return take_foreign_key(reading, reference, row);

@@ -82,6 +82,16 @@ END)sql",
   }
   // The index loses its name to the constraint that it becomes.
   void add_constraint(const Dependent& entry, const std::string& index) {
+    if (entry.leafwise) {
+      for (const auto& leaf : entry.leaves) {
+        sql_ +=
+            fmt::format("ALTER TABLE {} ADD CONSTRAINT {} {} USING INDEX {};\n", leaf.table.sql(),
+                        quote_identifier(leaf.index), entry.constraint_kind, quote_identifier(leaf.index));
+      }
+      // Makes the table's of them, by the names that its parts had.
+      sql_ += entry.create_sql;
+      return;
+    }
     alter(fmt::format("ADD CONSTRAINT {} {} USING INDEX {}", quote_identifier(entry.name),
                       entry.constraint_kind, quote_identifier(index)));
     if (entry.old_sql) comment_index(entry.name, entry.old_sql);
@@ -101,7 +111,10 @@ END)sql",
 std::string let_keys_go_sql(const QualifiedName& table, const Ledger& ledger) {
   std::string sql;
   for (const auto& entry : ledger.carried | std::views::reverse) {
-    if (entry.kind == DependentKind::unique_constraint && is_own_twin(entry))
+    if (entry.kind != DependentKind::unique_constraint || !is_own_twin(entry)) continue;
+    if (entry.leafwise)
+      sql += entry.remove_sql;
+    else
       sql += fmt::format("ALTER TABLE {} DROP CONSTRAINT {};\n", table.sql(), quote_identifier(entry.name));
   }
   return sql;

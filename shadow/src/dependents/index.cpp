@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "crossfade/core/error.hpp"
+#include "leafwise_key.hpp"
 #include "not_null.hpp"
 #include "reading.hpp"
 
@@ -72,12 +73,14 @@ std::optional<Words> words_of(const std::string& whole, const std::string& begin
   return Words{definition, where->substr(std::string_view(" WHERE ").size())};
 }
 
+enum class IndexOf { nothing, constraint };
+
 class IndexReader {
  public:
   IndexReader(Reading& reading, const Reference& reference) : reading_(reading), reference_(reference) {}
 
   // The entry, not yet in the ledger; nullopt when the index was refused.
-  std::optional<Dependent> read(std::uint32_t oid) {
+  std::optional<Dependent> read(std::uint32_t oid, IndexOf of) {
     const auto found = reading_.session.exec(
         fmt::format(kIndex, fmt::arg("reads", kReads)),
         {std::to_string(oid), std::to_string(reading_.facts.attnum), reading_.moving_attnums()});
@@ -108,6 +111,8 @@ class IndexReader {
       if (index.replica_identity) also("the table is partitioned, and it is the replica identity");
       if (index.shed)
         also("the table is partitioned, and kept on the old column it could refuse what the new one takes");
+      // Its old column's index is built again before a way back, on the partitions of then.
+      if (of == IndexOf::constraint) index.shed = true;
       if (const auto parts = own_index_parts(reading_.session, oid))
         also(fmt::format(
             "parts of it have a direction, options, a tablespace, a comment or a use of their own: {}",
@@ -240,7 +245,7 @@ class IndexReader {
 }  // namespace
 
 void take_index(Reading& reading, const Reference& reference) {
-  auto index = IndexReader(reading, reference).read(reference.oid);
+  auto index = IndexReader(reading, reference).read(reference.oid, IndexOf::nothing);
   if (!index) return;
   index->kind = DependentKind::index;
   reading.ledger.carried.push_back(std::move(*index));
@@ -251,20 +256,35 @@ void take_index_constraint(Reading& reading, const Reference& reference) {
       reading.session
           .exec(
               "SELECT k.conindid, k.contype = 'p', k.condeferrable, k.conname,"
-              " obj_description(k.oid, 'pg_constraint') FROM pg_constraint k WHERE k.oid = $1::oid",
+              " obj_description(k.oid, 'pg_constraint'), c.reloptions IS NOT NULL OR c.reltablespace <> 0,"
+              " pg_get_constraintdef(k.oid) FROM pg_constraint k JOIN pg_class c ON c.oid = k.conindid"
+              " WHERE k.oid = $1::oid",
               {std::to_string(reference.oid)})
           .one("constraint");
   // A unique index cannot wait for the end of the transaction as the constraint does, and the twin is one
   // until the switch.
   if (bool_of(row[2]))
     return reading.refuse(reference, "it is DEFERRABLE, and its twin could not be until the switch");
-  auto index = IndexReader(reading, reference).read(static_cast<std::uint32_t>(int_of(row[0])));
+  auto index =
+      IndexReader(reading, reference).read(static_cast<std::uint32_t>(int_of(row[0])), IndexOf::constraint);
   if (!index) return;
   index->kind = DependentKind::unique_constraint;
   index->constraint_kind = bool_of(row[1]) ? "PRIMARY KEY" : "UNIQUE";
   index->name = text_of(row[3]);
   index->create_sql = comment_sql(
       fmt::format("CONSTRAINT {} ON {}", quote_identifier(index->name), reading.table.name.sql()), row[4]);
+  if (reading.table.kind == "p") {
+    // The words of the constraint do not have them.
+    if (bool_of(row[5]))
+      return reading.refuse(reference, "the table is partitioned, and its index has options or a tablespace");
+    const LeafwiseKey key{reading.table.name, reading.table.oid, index->name, text_of(row[6]), row[4]};
+    index->leafwise = true;
+    index->remove_sql = remove_leafwise_sql(key);
+    index->create_sql = create_leafwise_sql(key);
+    if (index->old_sql)
+      index->create_sql +=
+          comment_sql("INDEX " + QualifiedName{reading.table.name.schema, index->name}.sql(), index->old_sql);
+  }
   reading.ledger.carried.push_back(std::move(*index));
 }
 

@@ -1,7 +1,8 @@
 // ADD CONSTRAINT on a partitioned table goes from partition to partition. Where it finds a valid foreign key
 // with the same columns, actions and deferrability that is no part of another, it makes that one its part,
-// takes its action triggers away and reads nothing. The names of the parts are the partitions' own: they are
-// kept in a setting of the transaction between the two statements, since by then the old ones are gone.
+// takes its action triggers away and reads nothing. So it does with an equal UNIQUE or PRIMARY KEY. The names
+// of the parts are the partitions' own: they are kept in a setting of the transaction between the two
+// statements, since by then the old ones are gone.
 #include "leafwise_key.hpp"
 
 #include <fmt/format.h>
@@ -17,8 +18,8 @@ constexpr const char* kNames = "crossfade.key_names";
 std::string parts_sql(const LeafwiseKey& key) {
   return fmt::format(
       R"sql(parts AS (
-  SELECT k.oid, k.conrelid, k.conname FROM pg_catalog.pg_constraint k WHERE k.contype = 'f'
-    AND k.conrelid = {}::oid AND k.conname = {}
+  SELECT k.oid, k.conrelid, k.conname FROM pg_catalog.pg_constraint k WHERE k.conrelid = {}::oid
+    AND k.conname = {}
   UNION ALL SELECT k.oid, k.conrelid, k.conname FROM parts JOIN pg_catalog.pg_constraint k
     ON k.conparentid = parts.oid))sql",
       key.oid.value, quote_literal(key.constraint));

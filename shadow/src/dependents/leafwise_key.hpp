@@ -1,4 +1,4 @@
-// The statements of the switch for a foreign key of a partitioned table.
+// The statements of the switch for a foreign key, UNIQUE or PRIMARY KEY of a partitioned table.
 #pragma once
 
 #include <string>

@@ -82,13 +82,13 @@ std::string not_of_partitioned(const Reference& reference) {
   switch (reference.kind) {
     case ReferenceKind::statistics:
     case ReferenceKind::trigger:
-    case ReferenceKind::sequence:
     case ReferenceKind::publication:
       return "the table is partitioned";
     case ReferenceKind::own_default:
     case ReferenceKind::not_null:
     case ReferenceKind::index:
-    case ReferenceKind::constraint:  // told there
+    case ReferenceKind::constraint:
+    case ReferenceKind::sequence:
     case ReferenceKind::view:
     case ReferenceKind::materialised_view:
     case ReferenceKind::rule:

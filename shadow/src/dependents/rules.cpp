@@ -84,10 +84,16 @@ const std::vector<DependentRule>& dependent_rules() {
        "where it refers to a partitioned table",
        "compare", "ACCESS EXCLUSIVE on each partition with the referenced table, in short attempts",
        "dependent_not_carried"},
-      {"of a partitioned table: UNIQUE, PRIMARY KEY, sequence, extended statistics, trigger "
-       "with the "
-       "column, publication",
-       "refused", "not yet", "", "", "dependent_not_carried"},
+      {"UNIQUE, PRIMARY KEY of a partitioned table", "carried",
+       "an index over the new column is built CONCURRENTLY on each partition; the switch makes the "
+       "partition's "
+       "constraint of it, and the table's of theirs, without a build; the old column's go, and are built "
+       "again "
+       "before a way back; refused where a foreign key refers to it, or the index has options or a "
+       "tablespace",
+       "dual_write", "SHARE UPDATE EXCLUSIVE on each partition", "dependent_not_carried"},
+      {"of a partitioned table: extended statistics, trigger with the column, publication", "refused",
+       "not yet", "", "", "dependent_not_carried"},
       {"what a partition has of its own on the column", "refused",
        "the table's statements would leave it on the other side", "", "", "dependent_not_carried"},
       {"view, and the views on it", "carried",

@@ -77,8 +77,17 @@ struct Dependent {
   // stays as it is and has no ledger of its own: the table that refers, and the constraint's bare name.
   std::optional<Oid> referring;
   std::string constraint;
-  // foreign_key of a partitioned table: each leaf has a forerunner of it before the switch (forerunners.hpp).
+  // Of a partitioned table. foreign_key: each leaf has a forerunner of it before the switch
+  // (forerunners.hpp). unique_constraint: each leaf has an index of its own, of which the switch makes its
+  // constraint before that of the table; `leaves` is not stored, and found for the switch
+  // (find_leaf_indexes).
   bool leafwise = false;
+  struct LeafIndex {
+    QualifiedName table;
+    std::string index;
+    bool operator==(const LeafIndex&) const = default;
+  };
+  std::vector<LeafIndex> leaves = {};
   bool operator==(const Dependent&) const = default;
 };
 

@@ -75,9 +75,12 @@ void validate_constraint(SqlSession& session, const Migration& migration, const 
 // refuses fails.
 bool owed_indexes_begun(SqlSession& session, const Migration& switched, const QualifiedName& table,
                         const Ledger& ledger);
+// Before a switch: which index of each leaf becomes its constraint, for the unique constraints of a
+// partitioned table. `set` says over which column.
+void find_leaf_indexes(SqlSession& session, const Migration& migration, BuildSet set, Ledger& ledger);
 // All of them are valid, as a condition without parameters for the block under the lock; empty when there are
 // none.
-std::string owed_indexes_proof_sql(const Migration& switched, const QualifiedName& table,
+std::string owed_indexes_proof_sql(SqlSession& session, const Migration& switched, const QualifiedName& table,
                                    const Ledger& ledger);
 // What a way back that was given up left, begun or ended.
 void drop_owed_indexes(SqlSession& session, const Migration& switched, const QualifiedName& table,
