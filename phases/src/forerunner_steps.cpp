@@ -12,17 +12,19 @@ StepResult build_forerunners(PhaseEnv& env, const Migration& m, ShortLock& lock)
   const auto missing = missing_forerunners(env.session, m, ledger);
   if (missing.empty()) return {StepResult::Kind::settled, {}, {}};
   env.progress(-1, -1, missing.front());
-  return with_short_lock(env, m, lock, [&](std::chrono::milliseconds wait) {
-    return forerunner_step(env.session, m, ledger, wait);
-  });
+  return with_short_lock(
+      env, m, lock,
+      [&](std::chrono::milliseconds wait) { return forerunner_step(env.session, m, ledger, wait); },
+      locked_with_forerunners(env.session, m, ledger));
 }
 
 StepResult drop_forerunners(PhaseEnv& env, const Migration& m, ShortLock& lock) {
   const auto ledger = load_ledger(env.session, m.row.id);
   if (!forerunners_begun(env.session, m, ledger)) return {StepResult::Kind::settled, {}, {}};
-  return with_short_lock(env, m, lock, [&](std::chrono::milliseconds wait) {
-    return drop_one_forerunner(env.session, m, ledger, wait);
-  });
+  return with_short_lock(
+      env, m, lock,
+      [&](std::chrono::milliseconds wait) { return drop_one_forerunner(env.session, m, ledger, wait); },
+      locked_with_forerunners(env.session, m, ledger));
 }
 
 std::vector<Blocker> forerunner_blockers(PhaseEnv& env, const Migration& m) {

@@ -188,8 +188,10 @@ std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& m) {
   return blockers;
 }
 
-std::optional<std::chrono::milliseconds> ShortLock::next(PhaseEnv& env, const Migration& m) {
-  const auto tables = tree_of(env.session, m.row.table_oid);
+std::optional<std::chrono::milliseconds> ShortLock::next(PhaseEnv& env, const Migration& m,
+                                                         const std::vector<Oid>& beside) {
+  auto tables = tree_of(env.session, m.row.table_oid);
+  tables.insert(tables.end(), beside.begin(), beside.end());
   const auto holders = watch_.old_holders(env.session, tables, m.spec.lock_timeout);
   if (++attempt_ > m.spec.switch_attempts) {
     throw lock_attempts_exhausted(m.row.table.display(), m.spec.switch_attempts, m.spec.lock_timeout,
@@ -208,8 +210,9 @@ std::optional<std::chrono::milliseconds> ShortLock::next(PhaseEnv& env, const Mi
 }
 
 StepResult with_short_lock(PhaseEnv& env, const Migration& m, ShortLock& lock,
-                           const std::function<bool(std::chrono::milliseconds)>& work) {
-  const auto wait = lock.next(env, m);
+                           const std::function<bool(std::chrono::milliseconds)>& work,
+                           const std::vector<Oid>& beside) {
+  const auto wait = lock.next(env, m, beside);
   if (!wait) return {StepResult::Kind::again, {}, std::chrono::milliseconds(250)};
   try {
     // A build or a validation may take hours: it can be cancelled, and the next run finds what it left.

@@ -15,9 +15,10 @@ namespace crossfade {
 // the switch, and bounded like it.
 class ShortLock {
  public:
-  // How long the next try may wait; nullopt while somebody older than the budget holds the table, who is told
-  // and, if the operator said so, signalled. Throws lock_attempts_exhausted.
-  std::optional<std::chrono::milliseconds> next(PhaseEnv& env, const Migration& migration);
+  // How long the next try may wait; nullopt while somebody older than the budget holds the table or one of
+  // `beside`, who is told and, if the operator said so, signalled. Throws lock_attempts_exhausted.
+  std::optional<std::chrono::milliseconds> next(PhaseEnv& env, const Migration& migration,
+                                                const std::vector<Oid>& beside = {});
   // Before the next try after a miss.
   std::chrono::milliseconds pause() const { return pause_after(attempt_); }
   void got() { attempt_ = 0; }
@@ -161,7 +162,8 @@ std::vector<Blocker> dependent_blockers(PhaseEnv& env, const Migration& migratio
 std::vector<Blocker> old_snapshot_blockers(PhaseEnv& env, const Migration& migration);
 // Runs `work` with the wait of one try for a short lock; settled when it answers true.
 StepResult with_short_lock(PhaseEnv& env, const Migration& migration, ShortLock& lock,
-                           const std::function<bool(std::chrono::milliseconds)>& work);
+                           const std::function<bool(std::chrono::milliseconds)>& work,
+                           const std::vector<Oid>& beside = {});
 // One step towards every twin; settled when all are valid, failed when the values of some rows do not go into
 // one.
 StepResult build_twins(PhaseEnv& env, const Migration& migration, ShortLock& lock, RefusedBuild& refused);

@@ -342,6 +342,16 @@ END)sql",
   return sql;
 }
 
+std::vector<Oid> locked_with_forerunners(SqlSession& session, const Migration& m, const Ledger& ledger) {
+  std::vector<Oid> tables;
+  for (const auto& f : forerunners_of(session, m, ledger)) {
+    tables.push_back(f.partner);
+    if (f.table == m.row.table_oid) continue;
+    for (const auto& leaf : leaves_of(session, f)) tables.push_back(leaf.oid);
+  }
+  return tables;
+}
+
 bool forerunners_begun(SqlSession& session, const Migration& m, const Ledger& ledger) {
   return !standing(session, names_of(m, ledger), nullptr).empty();
 }

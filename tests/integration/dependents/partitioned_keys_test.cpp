@@ -96,6 +96,11 @@ TEST_F(PartitionedKeysTest, TheFamilyMovesThereAndBackUnderItsApplication) {
     twin.run(partitioned_family_sql(150));
   }
   const auto before = catalog();
+  std::string planned;
+  for (const auto& statement : migrator_->plan({spec()}).statements) planned += statement.sql + "\n";
+  for (const auto* leaf : {"c1_low", "c1_mid_0", "c1_mid_1", "c1_rest", "c2_minus", "c2_plus", "g_0", "g_1"})
+    EXPECT_NE(planned.find(fmt::format("ALTER TABLE \"public\".\"{}\" VALIDATE", leaf)), planned.npos)
+        << leaf;
   LiveFamily family(dsn(), 2, doubled(family_turn, "twin"));
   const auto expect_whole = [&] { EXPECT_EQ(apart(dsn(), "twin"), std::vector<std::string>{}); };
   family.let_write(20);
@@ -264,6 +269,11 @@ TEST_F(PartitionedKeysTest, EveryActionBesideTheForerunners) {
       "20");
   all_actions(2);
   advance(Phase::switched);
+  const auto first = migrator_->status("m").rollback.does_first;
+  EXPECT_GE(std::ranges::count_if(
+                first, [](const auto& work) { return work.find("foreign key ") != std::string::npos; }),
+            5)
+      << fmt::format("{}", fmt::join(first, "; "));
   stop_before("switched_to_compare", [&] { migrator_->rollback("m"); });
   EXPECT_EQ(count_of_forerunners(), "10");
   all_actions(52);
@@ -290,7 +300,7 @@ class GrowingTest : public PartitionedKeysTest {
     sql(fmt::format(
         "CREATE TABLE p (code int PRIMARY KEY, n int);"
         "CREATE TABLE c (k int, id int, code int NOT NULL REFERENCES p ON DELETE CASCADE,"
-        " PRIMARY KEY (k, id)) PARTITION BY RANGE (k);"
+        " PRIMARY KEY (k, id), UNIQUE (code, k, id)) PARTITION BY RANGE (k);"
         "CREATE TABLE c_0 PARTITION OF c FOR VALUES FROM (0) TO (10);"
         "CREATE TABLE c_10 PARTITION OF c FOR VALUES FROM (10) TO (20);"
         "CREATE INDEX c_code ON c (code);"

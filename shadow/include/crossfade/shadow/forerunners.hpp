@@ -30,6 +30,10 @@ std::string forerunners_proof_sql(SqlSession& session, const Migration& migratio
 // become what their constraint is.
 std::string forerunners_become_sql(SqlSession& session, const Migration& migration, const Ledger& ledger);
 
+// The tables to which they refer, and what refers beside the table of `migration`: what a step locks with it.
+std::vector<Oid> locked_with_forerunners(SqlSession& session, const Migration& migration,
+                                         const Ledger& ledger);
+
 // One of them is there, valid or not.
 bool forerunners_begun(SqlSession& session, const Migration& migration, const Ledger& ledger);
 // Drops one; true when none is left.
