@@ -7,6 +7,11 @@
 
 namespace crossfade {
 
+namespace {
+// As the runner's other steps.
+constexpr std::chrono::milliseconds kSlice{500};
+}  // namespace
+
 StepResult build_forerunners(PhaseEnv& env, const Migration& m, ShortLock& lock) {
   const auto ledger = load_ledger(env.session, m.row.id);
   const auto missing = missing_forerunners(env.session, m, ledger);
@@ -14,7 +19,7 @@ StepResult build_forerunners(PhaseEnv& env, const Migration& m, ShortLock& lock)
   env.progress(-1, -1, missing.front());
   return with_short_lock(
       env, m, lock,
-      [&](std::chrono::milliseconds wait) { return forerunner_step(env.session, m, ledger, wait); },
+      [&](std::chrono::milliseconds wait) { return make_forerunners(env.session, m, ledger, wait, kSlice); },
       locked_with_forerunners(env.session, m, ledger));
 }
 

@@ -25,194 +25,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
-#include <set>
-#include <utility>
+#include <thread>
 
 #include "crossfade/core/catalog.hpp"
+#include "crossfade/core/error.hpp"
 #include "crossfade/core/failpoint.hpp"
 #include "crossfade/core/lock_attempts.hpp"
-#include "crossfade/core/state_store.hpp"
 #include "fenced_ddl.hpp"
+#include "forerunner_catalog.hpp"
 
 namespace crossfade {
 
 namespace {
-
-// One foreign key with what its forerunners say.
-struct Forerunner {
-  std::string constraint;  // whose it is
-  std::string name;        // of the forerunner on each leaf
-  Oid table, partner;
-  QualifiedName partner_name;
-  std::string words;              // FOREIGN KEY … as far as NOT VALID
-  std::string columns, referred;  // text[] literals, in order
-  bool deferrable = false, deferred = false;
-};
-
-struct Leaf {
-  Oid oid;
-  QualifiedName name;
-  bool has = false, valid = false;
-};
-
-// The column that is to bear the name next, by table and name. All of a group are in one phase.
-using Successors = std::map<std::pair<Oid, std::string>, std::string>;
-
-Successors successors_of(SqlSession& session, const Migration& m) {
-  Successors successors;
-  for (auto& row : StateStore(session).group(m.row.leader.value_or(m.row.id))) {
-    const auto other = migration_of(std::move(row));
-    const auto& column = other.binding.column;
-    const auto names = physical_names(column, m.row.phase);
-    successors[{other.row.table_oid, column.name}] =
-        new_column_is_public(m.row.phase) ? names.old_column : names.new_column;
-  }
-  return successors;
-}
-
-std::vector<std::string> renamed(const Successors& successors, Oid table, const SqlValue& columns) {
-  std::vector<std::string> names;
-  for (const auto& column : parse_array(text_of(columns))) {
-    const auto found = successors.find({table, column.value_or("")});
-    names.push_back(found == successors.end() ? column.value_or("") : found->second);
-  }
-  return names;
-}
-
-std::string quoted_list(const std::vector<std::string>& names) {
-  std::vector<std::string> quoted;
-  for (const auto& name : names) quoted.push_back(quote_identifier(name));
-  return fmt::format("{}", fmt::join(quoted, ", "));
-}
-
-std::string array_of(const std::vector<std::string>& names) {
-  return array_literal(std::vector<std::optional<std::string>>(names.begin(), names.end()));
-}
-
-// PostgreSQL 14 has no column confdelsetcols.
-constexpr const char* kConstraint = R"sql(
-SELECT k.confrelid, n.nspname, c.relname,
-  ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY x (number, place) JOIN pg_attribute a
-    ON a.attrelid = k.conrelid AND a.attnum = x.number ORDER BY x.place),
-  ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY x (number, place) JOIN pg_attribute a
-    ON a.attrelid = k.confrelid AND a.attnum = x.number ORDER BY x.place),
-  ARRAY(SELECT a.attname::text FROM jsonb_array_elements_text(nullif(to_jsonb(k) -> 'confdelsetcols', 'null'))
-    WITH ORDINALITY x (number, place) JOIN pg_attribute a ON a.attrelid = k.conrelid
-    AND a.attnum = x.number::int2 ORDER BY x.place),
-  CASE k.confmatchtype WHEN 'f' THEN ' MATCH FULL' ELSE '' END,
-  CASE k.confupdtype WHEN 'r' THEN 'RESTRICT' WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL'
-    WHEN 'd' THEN 'SET DEFAULT' ELSE 'NO ACTION' END,
-  CASE k.confdeltype WHEN 'r' THEN 'RESTRICT' WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL'
-    WHEN 'd' THEN 'SET DEFAULT' ELSE 'NO ACTION' END,
-  k.condeferrable, k.condeferred
-FROM pg_constraint k JOIN pg_class c ON c.oid = k.confrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE k.contype = 'f' AND k.conrelid = $1::oid AND k.conname = $2)sql";
-
-std::vector<Forerunner> forerunners_of(SqlSession& session, const Migration& m, const Ledger& ledger) {
-  std::vector<Forerunner> all;
-  std::optional<Successors> successors;
-  for (const auto& entry : ledger.carried) {
-    if (!entry.leafwise || entry.kind != DependentKind::foreign_key) continue;
-    Forerunner f;
-    f.constraint = entry.referring ? entry.constraint : entry.name;
-    f.name = m.generated.twin(f.constraint);
-    f.table = entry.referring.value_or(m.row.table_oid);
-    const auto found = session.exec(kConstraint, {std::to_string(f.table.value), f.constraint});
-    // That it is gone is told by the ledger.
-    if (found.empty()) continue;
-    if (!successors) successors = successors_of(session, m);
-    const auto& row = found[0];
-    f.partner = Oid{static_cast<std::uint32_t>(int_of(row[0]))};
-    f.partner_name = {text_of(row[1]), text_of(row[2])};
-    const auto columns = renamed(*successors, f.table, row[3]);
-    const auto referred = renamed(*successors, f.partner, row[4]);
-    const auto set = renamed(*successors, f.table, row[5]);
-    f.columns = array_of(columns);
-    f.referred = array_of(referred);
-    f.deferrable = bool_of(row[9]);
-    f.deferred = bool_of(row[10]);
-    f.words = fmt::format("FOREIGN KEY ({}) REFERENCES {} ({}){} ON UPDATE {} ON DELETE {}{}{}",
-                          quoted_list(columns), f.partner_name.sql(), quoted_list(referred), text_of(row[6]),
-                          text_of(row[7]), text_of(row[8]),
-                          set.empty() ? "" : fmt::format(" ({})", quoted_list(set)),
-                          f.deferrable ? " DEFERRABLE INITIALLY DEFERRED" : "");
-    all.push_back(std::move(f));
-  }
-  return all;
-}
-
-// Of pg_constraint k: it is a forerunner on the relation that `leaf` gives.
-std::string is_forerunner_sql(const Forerunner& f, const std::string& leaf) {
-  const auto names = [](const char* key, const char* relation) {
-    return fmt::format(
-        "ARRAY(SELECT a.attname::text FROM pg_catalog.unnest(k.{0}) WITH ORDINALITY x (number, place)"
-        " JOIN pg_catalog.pg_attribute a ON a.attrelid = k.{1} AND a.attnum = x.number ORDER BY x.place)",
-        key, relation);
-  };
-  return fmt::format(
-      "k.conrelid = {} AND k.contype = 'f' AND k.conname = {} AND k.conparentid = 0 AND k.confrelid = {}::oid"
-      " AND {} = {}::text[] AND {} = {}::text[]",
-      leaf, quote_literal(f.name), f.partner.value, names("conkey", "conrelid"), quote_literal(f.columns),
-      names("confkey", "confrelid"), quote_literal(f.referred));
-}
-
-std::vector<Leaf> leaves_of(SqlSession& session, const Forerunner& f) {
-  std::vector<Leaf> leaves;
-  for (const auto& row :
-       session
-           .exec(fmt::format("SELECT p.relid, n.nspname, c.relname, k.oid IS NOT NULL,"
-                             " coalesce(k.convalidated, false) FROM {} p JOIN pg_class c ON c.oid = p.relid"
-                             " JOIN pg_namespace n ON n.oid = c.relnamespace"
-                             " LEFT JOIN pg_constraint k ON {} WHERE p.leaf ORDER BY p.relid",
-                             partition_tree_sql(fmt::format("{}::oid", f.table.value)),
-                             is_forerunner_sql(f, "p.relid")))
-           .rows) {
-    leaves.push_back({Oid{static_cast<std::uint32_t>(int_of(row[0]))},
-                      {text_of(row[1]), text_of(row[2])},
-                      bool_of(row[3]),
-                      bool_of(row[4])});
-  }
-  return leaves;
-}
-
-// A constraint of the name, wherever it is.
-struct Standing {
-  QualifiedName table, partner;
-  std::string name;
-};
-
-// $1 names. Those that the switch made parts of the table's constraint have another name by then.
-constexpr const char* kStanding = R"sql(
-SELECT n.nspname, c.relname, pn.nspname, p.relname, k.conname, k.conrelid FROM pg_constraint k
-JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_class p ON p.oid = k.confrelid JOIN pg_namespace pn ON pn.oid = p.relnamespace
-WHERE k.contype = 'f' AND k.conparentid = 0 AND k.conname = ANY ($1::text[])
-ORDER BY k.conrelid, k.conname)sql";
-
-std::vector<std::optional<std::string>> names_of(const Migration& m, const Ledger& ledger) {
-  std::set<std::string> names;
-  for (const auto& entry : ledger.carried) {
-    if (entry.leafwise && entry.kind == DependentKind::foreign_key)
-      names.insert(m.generated.twin(entry.referring ? entry.constraint : entry.name));
-  }
-  return {names.begin(), names.end()};
-}
-
-// Those of the names of `m`; without `leaves`: only those that stand on none of them.
-std::vector<Standing> standing(SqlSession& session, const std::vector<std::optional<std::string>>& names,
-                               const std::vector<Leaf>* leaves) {
-  std::vector<Standing> all;
-  if (names.empty()) return all;
-  for (const auto& row : session.exec(kStanding, {array_literal(names)}).rows) {
-    const Oid table{static_cast<std::uint32_t>(int_of(row[5]))};
-    const auto here = [&](const Leaf& leaf) { return leaf.oid == table && leaf.has; };
-    if (leaves != nullptr && std::ranges::any_of(*leaves, here)) continue;
-    all.push_back({{text_of(row[0]), text_of(row[1])}, {text_of(row[2]), text_of(row[3])}, text_of(row[4])});
-  }
-  return all;
-}
 
 // Both tables in one order, each for half of the wait: together they may close a cycle, as in the switch.
 void run_with_both(SqlSession& session, const Migration& m, const QualifiedName& leaf,
@@ -257,15 +81,34 @@ std::string validate_sql(const Forerunner& f, const QualifiedName& leaf) {
   return fmt::format("ALTER TABLE {} VALIDATE CONSTRAINT {};\n", leaf.sql(), quote_identifier(f.name));
 }
 
-std::string drop_sql(const Standing& one) {
+std::string drop_sql(const StandingKey& one) {
   return fmt::format("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {};\n", one.table.sql(),
                      quote_identifier(one.name));
 }
 
+// Whoever waited for the referred table has his turn before the next leaf asks for it.
+constexpr std::chrono::milliseconds kBetweenLeaves{10};
+
+void make_one(SqlSession& session, const Migration& m, const Forerunner& f, const KeyLeaf& leaf,
+              std::chrono::milliseconds lock_timeout) {
+  if (!leaf.has) {
+    run_with_both(session, m, leaf.name, f.partner_name, lock_timeout,
+                  add_sql(f, leaf.name) + let_constraint_go_first_sql(f, leaf.name));
+    failpoint::hit("forerunner.step");
+    std::this_thread::sleep_for(kBetweenLeaves);
+  }
+  // Reads the leaf and holds up nobody.
+  run_fenced(session, m, leaf.name, "SHARE UPDATE EXCLUSIVE", TokenFence::read, lock_timeout,
+             validate_sql(f, leaf.name));
+  failpoint::hit("forerunner.step");
+}
+
 }  // namespace
 
-bool forerunner_step(SqlSession& session, const Migration& m, const Ledger& ledger,
-                     std::chrono::milliseconds lock_timeout) {
+bool make_forerunners(SqlSession& session, const Migration& m, const Ledger& ledger,
+                      std::chrono::milliseconds lock_timeout, std::chrono::milliseconds slice) {
+  const auto until = std::chrono::steady_clock::now() + slice;
+  bool moved = false;
   for (const auto& f : forerunners_of(session, m, ledger)) {
     const auto leaves = leaves_of(session, f);
     if (const auto strays = standing(session, {f.name}, &leaves); !strays.empty()) {
@@ -275,26 +118,25 @@ bool forerunner_step(SqlSession& session, const Migration& m, const Ledger& ledg
     }
     for (const auto& leaf : leaves) {
       if (leaf.valid) continue;
-      if (leaf.has) {
-        // Reads the leaf and holds up nobody.
-        run_fenced(session, m, leaf.name, "SHARE UPDATE EXCLUSIVE", TokenFence::read, lock_timeout,
-                   validate_sql(f, leaf.name));
-      } else {
-        run_with_both(session, m, leaf.name, f.partner_name, lock_timeout,
-                      add_sql(f, leaf.name) + let_constraint_go_first_sql(f, leaf.name));
+      if (std::chrono::steady_clock::now() >= until) return false;
+      try {
+        make_one(session, m, f, leaf, lock_timeout);
+      } catch (const Error& error) {
+        // After something was done it is no miss: the attempts are counted anew.
+        if (!moved || !(error.is_lock_not_available() || error.is_query_canceled())) throw;
+        return false;
       }
-      failpoint::hit("forerunner.step");
-      return false;
+      moved = true;
     }
   }
-  return true;
+  return !moved;
 }
 
 std::vector<std::string> missing_forerunners(SqlSession& session, const Migration& m, const Ledger& ledger) {
   std::vector<std::string> words;
   for (const auto& f : forerunners_of(session, m, ledger)) {
     const auto leaves = leaves_of(session, f);
-    const auto left = std::ranges::count_if(leaves, [](const Leaf& leaf) { return !leaf.valid; });
+    const auto left = std::ranges::count_if(leaves, [](const KeyLeaf& leaf) { return !leaf.valid; });
     if (left > 0) {
       words.push_back(
           fmt::format("foreign key {} is not proved over the other column for {} of {} partitions",
@@ -353,19 +195,19 @@ std::vector<Oid> locked_with_forerunners(SqlSession& session, const Migration& m
 }
 
 bool forerunners_begun(SqlSession& session, const Migration& m, const Ledger& ledger) {
-  return !standing(session, names_of(m, ledger), nullptr).empty();
+  return !standing(session, forerunner_names(m, ledger), nullptr).empty();
 }
 
 bool drop_one_forerunner(SqlSession& session, const Migration& m, const Ledger& ledger,
                          std::chrono::milliseconds lock_timeout) {
-  const auto left = standing(session, names_of(m, ledger), nullptr);
+  const auto left = standing(session, forerunner_names(m, ledger), nullptr);
   if (left.empty()) return true;
   run_with_both(session, m, left.front().table, left.front().partner, lock_timeout, drop_sql(left.front()));
   return false;
 }
 
 std::string drop_forerunners_sql(const Migration& m, const Ledger& ledger) {
-  const auto names = names_of(m, ledger);
+  const auto names = forerunner_names(m, ledger);
   if (names.empty()) return {};
   const auto body = fmt::format(
       R"sql(DECLARE

@@ -15,12 +15,12 @@
 
 namespace crossfade {
 
-// One step: adds the forerunner of one leaf NOT VALID, validates one, or drops one that belongs to no leaf
-// any more. True when every leaf has its own, valid. Requires: the work of the phase is settled for every
-// migration of the group, so that both sides of every row agree. Throws an Error with is_lock_not_available()
-// for a miss.
-bool forerunner_step(SqlSession& session, const Migration& migration, const Ledger& ledger,
-                     std::chrono::milliseconds lock_timeout);
+// Works for about `slice`: adds the forerunner of a leaf NOT VALID and validates it, or drops one that
+// belongs to no leaf any more. True when every leaf has its own, valid. Requires: the work of the phase is
+// settled for every migration of the group, so that both sides of every row agree. Throws an Error with
+// is_lock_not_available() for a miss before anything was done.
+bool make_forerunners(SqlSession& session, const Migration& migration, const Ledger& ledger,
+                      std::chrono::milliseconds lock_timeout, std::chrono::milliseconds slice);
 // What is missing for the next switch in either direction, in words.
 std::vector<std::string> missing_forerunners(SqlSession& session, const Migration& migration,
                                              const Ledger& ledger);
