@@ -141,8 +141,7 @@ std::vector<std::string> apart(const std::string& dsn, const std::string& twin) 
   ApplicationSession session(dsn);
   std::string query;
   for (const auto& table : kFamily) {
-    for (const auto& [one, other] :
-         {std::pair<std::string, std::string>("public", twin_), {twin, "public"}}) {
+    for (const auto& [one, other] : {std::pair<std::string, std::string>("public", twin), {twin, "public"}}) {
       const auto columns = table == "g"    ? "id::text, c_code::text, ''"
                            : table == "c2" ? "id::text, code::text, tenant::text"
                            : table == "c3" ? "id::text, code::text, ''"
