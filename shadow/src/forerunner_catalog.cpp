@@ -15,8 +15,13 @@ namespace crossfade {
 
 namespace {
 
-// The column that is to bear the name next, by table and name. All of a group are in one phase.
-using Successors = std::map<std::pair<Oid, std::string>, std::string>;
+// A column of the group: what is to bear its name next, and its number.
+struct Successor {
+  std::string column;
+  int attnum = 0;
+};
+// By table and name. All of a group are in one phase.
+using Successors = std::map<std::pair<Oid, std::string>, Successor>;
 
 Successors successors_of(SqlSession& session, const Migration& m) {
   Successors successors;
@@ -24,8 +29,8 @@ Successors successors_of(SqlSession& session, const Migration& m) {
     const auto other = migration_of(std::move(row));
     const auto& column = other.binding.column;
     const auto names = physical_names(column, m.row.phase);
-    successors[{other.row.table_oid, column.name}] =
-        new_column_is_public(m.row.phase) ? names.old_column : names.new_column;
+    successors[{other.row.table_oid, column.name}] = {
+        new_column_is_public(m.row.phase) ? names.old_column : names.new_column, column.old_attnum};
   }
   return successors;
 }
@@ -34,9 +39,20 @@ std::vector<std::string> renamed(const Successors& successors, Oid table, const 
   std::vector<std::string> names;
   for (const auto& column : parse_array(text_of(columns))) {
     const auto found = successors.find({table, column.value_or("")});
-    names.push_back(found == successors.end() ? column.value_or("") : found->second);
+    names.push_back(found == successors.end() ? column.value_or("") : found->second.column);
   }
   return names;
+}
+
+// The constraint is in the ledger of each column of the table that moves; the lowest makes the forerunners.
+bool is_the_one(const Successors& successors, const Migration& m, const SqlValue& columns) {
+  int lowest = 0;
+  for (const auto& column : parse_array(text_of(columns))) {
+    const auto found = successors.find({m.row.table_oid, column.value_or("")});
+    if (found == successors.end()) continue;
+    if (lowest == 0 || found->second.attnum < lowest) lowest = found->second.attnum;
+  }
+  return lowest == m.binding.column.old_attnum;
 }
 
 std::string quoted_list(const std::vector<std::string>& names) {
@@ -92,6 +108,7 @@ std::vector<Forerunner> forerunners_of(SqlSession& session, const Migration& m, 
     if (found.empty()) continue;
     if (!successors) successors = successors_of(session, m);
     const auto& row = found[0];
+    if (!is_the_one(*successors, m, row[entry.referring ? 4 : 3])) continue;
     f.partner = Oid{static_cast<std::uint32_t>(int_of(row[0]))};
     f.partner_name = {text_of(row[1]), text_of(row[2])};
     const auto columns = renamed(*successors, f.table, row[3]);

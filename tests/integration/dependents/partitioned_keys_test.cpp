@@ -294,6 +294,49 @@ TEST_F(PartitionedKeysTest, EveryActionBesideTheForerunners) {
   expect_same();
 }
 
+// Both columns of a foreign key move, and a unique constraint stands on both: one of them makes what is to be
+// made.
+TEST_F(PartitionedKeysTest, AForeignKeyOverTwoColumnsThatMoveTogether) {
+  sql("CREATE TABLE p (code int PRIMARY KEY, up int NOT NULL REFERENCES p, UNIQUE (up, code));"
+      "CREATE TABLE c (k int, a int, b int NOT NULL, PRIMARY KEY (b, k, a),"
+      " CONSTRAINT two FOREIGN KEY (b, a) REFERENCES p (code, up)) PARTITION BY RANGE (k);"
+      "CREATE TABLE c_0 PARTITION OF c FOR VALUES FROM (0) TO (10);"
+      "CREATE TABLE c_10 PARTITION OF c FOR VALUES FROM (10) TO (20) PARTITION BY LIST (k);"
+      "CREATE TABLE c_10_1 PARTITION OF c_10 DEFAULT;"
+      "INSERT INTO p SELECT g, (g + 1) / 2 FROM generate_series(1, 100) g;"
+      "INSERT INTO c SELECT code % 20, up, code FROM p");
+  const auto before = catalog();
+  const auto write = [&](int code) {
+    sql(fmt::format("INSERT INTO p VALUES ({0}, 7); INSERT INTO c VALUES (1, 7, {0}), (11, 7, {0})", code));
+    for (const int k : {1, 11}) {
+      EXPECT_THROW(sql(fmt::format("INSERT INTO c (k, a, b) VALUES ({}, 8, {})", k, code)), Error);
+      EXPECT_THROW(sql(fmt::format("INSERT INTO c (k, a, b) VALUES ({}, 7, {})", k, code)), Error);
+    }
+    EXPECT_THROW(sql(fmt::format("DELETE FROM p WHERE code = {}", code)), Error);
+  };
+  migrator_->start({spec()});
+  EXPECT_EQ(value("SELECT count(*) FROM crossfade.migration"), "4");
+  advance(Phase::compare);
+  write(201);
+  stop_before("compare_to_switched", [&] { migrator_->next("m", {}); });
+  EXPECT_EQ(count_of_forerunners(), "2");
+  write(202);
+  advance(Phase::switched);
+  EXPECT_EQ(count_of_forerunners(), "0");
+  write(203);
+  stop_before("switched_to_compare", [&] { migrator_->rollback("m"); });
+  EXPECT_EQ(count_of_forerunners(), "2");
+  write(204);
+  roll_back(Phase::rolled_back);
+  write(205);
+  EXPECT_EQ(catalog(), before);
+  migrator_->start({spec()});
+  advance(Phase::dropped);
+  sql("INSERT INTO p (code, up) VALUES (5000000000, 5000000000);"
+      "INSERT INTO c (k, a, b) VALUES (1, 5000000000, 5000000000)");
+  EXPECT_EQ(unvalidated(), "0");
+}
+
 class GrowingTest : public PartitionedKeysTest {
  protected:
   void make_tables(int rows) {
