@@ -69,14 +69,19 @@ planned_units() { # FIXTURE [TUNING_LINE...]
   ((status != 0)) || die "the failpoint units.planned was not hit"
 }
 
+# Copies of the first one.
+more_units() { # COUNT
+  sql bench "INSERT INTO crossfade.unit
+             SELECT (jsonb_populate_record(o.one, jsonb_build_object('number', 100000 + g))).*
+             FROM (SELECT u AS one FROM crossfade.unit u ORDER BY number LIMIT 1) o, generate_series(1, $1) g"
+}
+
 status_of_many() {
   local run plain units
   make_accounts 0
   planned_units accounts_0
   units=$(sql bench 'SELECT count(*) FROM crossfade.unit')
-  sql bench "INSERT INTO crossfade.unit
-             SELECT (jsonb_populate_record(o.one, jsonb_build_object('number', 100000 + g))).*
-             FROM (SELECT u AS one FROM crossfade.unit u ORDER BY number LIMIT 1) o, generate_series(1, 10000 - $units) g"
+  more_units $((10000 - units))
   timed_crossfade bench status "$migration" --json
   for ((run = 1; run <= 3 * pairs; ++run)); do
     timed_sql bench 'SELECT 1'
@@ -111,6 +116,7 @@ empty_chunks() {
   for ((run = 1; run <= few_pairs; ++run)); do
     note "P14: run $run of $few_pairs"
     planned_units accounts_0 'workers = 1'
+    more_units 200
     sql bench 'DELETE FROM pgbench_accounts WHERE aid > 1'
     sql bench 'VACUUM pgbench_accounts'
     admin bench "ALTER DATABASE bench SET log_min_duration_statement = 0"

@@ -35,7 +35,7 @@ backfill_for_a_minute() { # DATABASE
 
 held_rate() {
   local pair maximum rate control='probe = "SELECT abalance FROM pgbench_accounts WHERE aid = 1"'
-  local -a tuning=("$control" 'probe_p99 = "20ms"')
+  local -a tuning=("$control" 'probe_p99 = "5ms"' 'chunk_target = "20ms"')
   make_accounts 0
   copy_database accounts_0 bench
   maximum=$(pgbench bench -n -c 4 -j 2 -T 10 2>/dev/null | sed -n 's/^tps = \([0-9]*\).*/\1/p')
