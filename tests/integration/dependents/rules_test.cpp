@@ -85,10 +85,19 @@ const std::map<std::string, Tests>& cases() {
       {"index of a partitioned table",
        {life("indexes", "IndexOfAPartitionedTable"),
         "PartitionsTest.TheWholeLifeAndEveryWayBackUnderLiveWriters"}},
-      {"of a partitioned table: UNIQUE, PRIMARY KEY, foreign key, sequence, extended statistics, trigger "
-       "with "
-       "the column, publication",
+      {"UNIQUE, PRIMARY KEY of a partitioned table",
+       {"PartitionsTest.AUniqueConstraintUnderLiveWriters", "Kinds/PartitionedKeyTest.BecomesWide/serial",
+        "Kinds/PartitionedKeyTest.BecomesWide/identity"}},
+      {"foreign key of a partitioned table, or that refers to the column from one",
+       {"PartitionedKeysTest.TheFamilyMovesThereAndBackUnderItsApplication",
+        "PartitionsTest.AForeignKeyOfTheColumnUnderLiveWriters", "PartitionedKeysTest.WhatIsRefused"}},
+      {"of a partitioned table: extended statistics, trigger with the column, publication",
        {"PartitionsTest.WhatAPartitionHasOfItsOwnIsRefusedByName"}},
+      {"index, unique constraint or statistics object over several columns that move together",
+       {"Kinds/SharedKindTest.ForwardSwitchedRolledBackAndDropped/0",
+        "Kinds/SharedKindTest.ForwardSwitchedRolledBackAndDropped/1",
+        "Kinds/SharedKindTest.ForwardSwitchedRolledBackAndDropped/4",
+        "SharedTwinsTest.WhatCannotBeCarriedIsRefusedByName"}},
       {"what a partition has of its own on the column",
        {"PartitionsTest.WhatAPartitionHasOfItsOwnIsRefusedByName"}},
       {"view, and the views on it",
@@ -145,7 +154,8 @@ TEST_P(DependentRuleTest, HasItsCases) {
     EXPECT_TRUE(there.contains(test)) << test;
     const auto has = [&](std::string_view part) { return test.find(part) != std::string::npos; };
     refused = refused || has("Refused") || has("IsNamed");
-    lives = lives || has("LedgerLifecycleTest") || has("TheFamilyMovesThereAndBack");
+    lives = lives || has("ForwardSwitchedRolledBackAndDropped") || has("TheFamilyMovesThereAndBack") ||
+            has("UnderLiveWriters");
   }
   // What is carried is seen through its whole life, what is refused has been named.
   EXPECT_TRUE(rule.answer == "refused" ? refused : lives) << rule.object;
