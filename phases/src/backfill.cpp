@@ -85,7 +85,7 @@ Crossing BackfillHandler::enter(PhaseEnv& env, const Migration& m) {
   crossing.position = m.binding.column.old_attnum;
   const auto id = quote_literal(m.row.id.text) + "::uuid";
   crossing.statements =
-      install_forward_sql(m, table) + shadow_settings_sql(m, table, load_ledger(env.session, m.row.id));
+      install_forward_sql(m, table, shadow_settings_sql(m, table, load_ledger(env.session, m.row.id)));
   crossing.statements += fmt::format(
       "UPDATE crossfade.pass SET state = 'void' WHERE migration_id = {0} AND kind <> 'profile';\n"
       "DELETE FROM crossfade.reject WHERE migration_id = {0};\n"

@@ -311,10 +311,11 @@ END)",
       fmt::arg("disagree", disagree));
 }
 
-std::string install_forward_sql(const Migration& m, const QualifiedName& table) {
+std::string install_forward_sql(const Migration& m, const QualifiedName& table,
+                                const std::string& shadow_settings) {
   return fmt::format("ALTER TABLE {} ADD COLUMN {} {};\n", table.sql(), quote_identifier(m.names.new_column),
                      m.binding.column.new_type) +
-         note_function_sql(m) + forward_capture_sql(m, table);
+         shadow_settings + note_function_sql(m) + forward_capture_sql(m, table);
 }
 
 std::string remove_triggers_sql(const Migration& m, const QualifiedName& table) {

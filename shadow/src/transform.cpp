@@ -240,7 +240,7 @@ std::string try_call_sql(const Expression& expression, const PhysicalNames& name
 
 std::string differs_sql(const std::string& type, const std::string& a, const std::string& b) {
   // Types under whose equality no two different values are equal. text is here because the columns that
-  // Crossfade makes have the default collation, which is deterministic.
+  // Crossfade makes have a deterministic collation.
   static constexpr auto kIdentity = std::to_array<std::string_view>(
       {"smallint", "integer", "bigint", "boolean", "uuid", "date", "timestamp without time zone",
        "timestamp with time zone", "bytea", "text", "character varying", "oid"});

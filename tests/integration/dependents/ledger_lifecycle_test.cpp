@@ -271,6 +271,8 @@ const std::vector<LedgerCase> kProperties{
     {"Storage", "ALTER TABLE t ALTER d SET STORAGE MAIN", "character varying(50)", "d"},
     {"Compression", "ALTER TABLE t ALTER d SET COMPRESSION pglz", "character varying(50)", "d"},
     {"Collation", "ALTER TABLE t ALTER d TYPE text COLLATE \"POSIX\"", "character varying(50)", "d"},
+    {"CollationWithACastThatCannotFail", "ALTER TABLE t ALTER d TYPE character varying(50) COLLATE \"POSIX\"",
+     "text", "d"},
     {"ColumnGrants", "GRANT SELECT (b), UPDATE (b) ON t TO PUBLIC; GRANT INSERT (b) ON t TO CURRENT_USER"},
     {"ColumnGrantsOfAnotherGrantor",
      "GRANT USAGE ON SCHEMA public TO \"cf friend\"; GRANT UPDATE (b) ON t TO \"cf friend\" WITH GRANT "

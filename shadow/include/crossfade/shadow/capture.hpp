@@ -11,8 +11,10 @@
 
 namespace crossfade {
 
-// Adds the shadow column (nullable, no default), the note function and the forward capture.
-std::string install_forward_sql(const Migration& migration, const QualifiedName& table);
+// Adds the shadow column (nullable, no default), the note function and the forward capture. `shadow_settings`
+// come before the triggers, whose WHEN would keep PostgreSQL from changing the column's collation.
+std::string install_forward_sql(const Migration& migration, const QualifiedName& table,
+                                const std::string& shadow_settings = {});
 // Removes triggers, functions and the shadow column. The table lock must be held: then no writer is between
 // the trigger and the column.
 std::string remove_forward_sql(const Migration& migration, const QualifiedName& table);
