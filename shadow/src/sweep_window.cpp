@@ -41,8 +41,8 @@ std::optional<SweepWorker::Step> SweepWorker::open_window() {
   sweep_.tell(*session_, chosen.visits, chosen.reason);
   if (chosen.visits <= 1) return std::nullopt;
   if (const auto cap = sweep_.pace_.chunk_cap(); cap > 0) visit_size_.cap(cap * chosen.visits);
-  const auto next =
-      unit_->at.with_window(piece_bounds(windows_.piece_rows(visit_size_.rows())), chosen.visits);
+  rows_of_piece_ = windows_.piece_rows(visit_size_.rows());
+  const auto next = unit_->at.with_window(piece_bounds(rows_of_piece_), chosen.visits);
   if (session_->exec_prepared(set_window_sql(), set_window_params(whose(), unit_->at, next)).empty())
     return Step::unit_lost;
   failpoint::hit("window.opened");

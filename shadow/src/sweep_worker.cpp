@@ -343,6 +343,8 @@ SweepWorker::Step SweepWorker::step() {
     }
     const auto cap = sweep_.pace_.chunk_cap();
     size().cap(cap * std::max(unit_->at.visits, 1));
+    // Opened at a faster pace: whole pieces would come in lumps, seconds apart.
+    if (cap > 0 && unit_->at.in_window() && cap * unit_->at.visits < rows_of_piece_) split_pieces_ = true;
     next = next_chunk();
     failpoint::hit("chunk.bounded");
     return chunk(careful_next_ ? ChunkWay::careful : ChunkWay::plain, *next);

@@ -83,6 +83,7 @@ class SweepWorker {
   WindowPlanner windows_;
   // The pieces of the open window have become too large for one chunk.
   bool split_pieces_ = false;
+  std::int64_t rows_of_piece_ = 0;  // of the window that it opened last
   std::chrono::milliseconds life_{250};
   std::chrono::milliseconds chunk_target_{100};
   std::int64_t max_rejects_ = 0;
