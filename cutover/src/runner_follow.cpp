@@ -1,5 +1,6 @@
 // Changes of the table that are followed by work: partitions that come and go, another storage.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "crossfade/core/identifier.hpp"
 #include "crossfade/core/log.hpp"
@@ -9,14 +10,6 @@
 #include "transition.hpp"
 
 namespace crossfade {
-
-namespace {
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-}  // namespace
 
 // What was settled rests on what was there before: the same legal events as after an adopt.
 void Runner::begin_again_if_settled(const std::string& reason) {
@@ -34,7 +27,7 @@ bool Runner::follow_storage(const Migration& m, const std::string& fingerprint) 
   if (!follow_rewrite(session_, m, changes, fingerprint, setup_.options->operator_name, setup_.options->host))
     return true;
   log::write(log::Level::info, "rewrite_followed",
-             {{"table", m.row.table.display()}, {"what", joined(changes.what)}});
+             {{"table", m.row.table.display()}, {"what", fmt::format("{}", fmt::join(changes.what, ", "))}});
   if (setup_.listener != nullptr) {
     setup_.listener->on_notice(fmt::format(
         "{} was rewritten (VACUUM FULL, CLUSTER or the like): what is swept by blocks is planned anew",
@@ -52,10 +45,10 @@ bool Runner::follow(const Migration& m, const std::string& fingerprint) {
                          setup_.options->host))
     return true;
   std::string what;
-  if (!changes.added.empty()) what = "new: " + joined(changes.added);
+  if (!changes.added.empty()) what = fmt::format("new: {}", fmt::join(changes.added, ", "));
   if (!changes.removed.empty()) {
     what += fmt::format("{}gone: {}, which keep column {} if they were detached", what.empty() ? "" : "; ",
-                        joined(changes.removed), display_identifier(m.names.new_column));
+                        fmt::join(changes.removed, ", "), display_identifier(m.names.new_column));
   }
   log::write(log::Level::info, "partitions_followed", {{"table", m.row.table.display()}, {"what", what}});
   if (setup_.listener != nullptr)

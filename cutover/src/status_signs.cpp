@@ -49,9 +49,10 @@ void add_archive(SqlSession& session, const Migration& m, const QualifiedName& t
 // What the switch took off the old column, and what it has to be proved of again.
 void add_owed_indexes(SqlSession& session, const Migration& m, const QualifiedName& table,
                       StatusReport& report) {
-  const TwinBuilder owed(m, table, load_ledger(session, m.row.id), BuildSet::owed);
+  const auto ledger = load_ledger(session, m.row.id);
+  const TwinBuilder owed(m, table, ledger, BuildSet::owed);
   for (auto& missing : owed.missing(session)) report.rollback.does_first.push_back(std::move(missing));
-  for (auto& missing : missing_forerunners(session, m, load_ledger(session, m.row.id)))
+  for (auto& missing : missing_forerunners(session, m, ledger))
     report.rollback.does_first.push_back(std::move(missing));
 }
 
